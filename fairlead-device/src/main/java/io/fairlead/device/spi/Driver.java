@@ -1,0 +1,144 @@
+package io.fairlead.device.spi;
+
+import java.lang.foreign.MemorySegment;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A device driver as Fairlead sees it: the CUDA driver API's model, in few calls.
+ *
+ * <p><b>Handles.</b> Contexts, streams, events, modules and kernels are opaque non-zero longs. A
+ * handle is never given out twice by one driver within a process, so a stale one is refused with
+ * {@link DriverException} and never hits a newer object.
+ *
+ * <p><b>Threads.</b> Every call may be made from any thread, at the same time as any other. A context
+ * is current per operating-system thread; calls for which {@link #needsCurrent} is true fail with
+ * status {@code INVALID_CONTEXT} (201) unless the context they belong to is current on the calling
+ * OS thread. The driver never looks at Java thread identity for that.
+ *
+ * <p><b>Blocking.</b> Only {@link #streamSynchronize}, {@link #close}, {@link
+ * #moduleLoad}, {@link #retain}, {@link #release}, {@link #hostAlloc} and {@link #hostFree} may block.
+ * All others return promptly and never suspend a virtual thread: a caller may make a context
+ * current, call, and restore what was current, and be sure that it stayed on one OS thread.
+ *
+ * <p><b>Errors.</b> Every failure is a {@link DriverException} with the driver's number and name.
+ * Asynchronous faults surface on later calls of the same context, which then all fail with the same
+ * first cause, and through {@link #status}.
+ */
+public interface Driver extends AutoCloseable {
+
+  String name();
+
+  String version();
+
+  int deviceCount();
+
+  DeviceInfo info(int device);
+
+  Set<Capability> capabilities();
+
+  /** Whether this call fails when the context it concerns is not current. Probed, never assumed. */
+  boolean needsCurrent(DriverCall call);
+
+  // --- contexts -----------------------------------------------------------------------------
+
+  /** Retains the device's primary context and returns its handle. Does not make it current. */
+  long retain(int device);
+
+  /** Releases one retain; at the last one the context and all that lives in it end. */
+  void release(long context);
+
+  /** The context current on the calling OS thread, or 0. */
+  long current();
+
+  /** Makes {@code context} (0: none) current on the calling OS thread. */
+  void makeCurrent(long context);
+
+  /** The first fatal fault of the context, or null while it is sound. Never throws. */
+  @Nullable DriverException status(long context);
+
+  MemoryInfo memoryInfo(long context);
+
+  // --- streams and events -------------------------------------------------------------------
+
+  /**
+   * Creates a non-blocking stream (never ordered against a legacy default stream).
+   *
+   * @param priority 0 is normal, higher runs sooner; clamped to what the device has
+   * @param listener called when {@link #reached} grew or the context faulted; null if not wanted.
+   *     Only with {@link Capability#NOTIFY}; otherwise ignored
+   */
+  long streamCreate(long context, int priority, @Nullable StreamListener listener);
+
+  /** Destroys the stream; work already enqueued still ends. */
+  void streamDestroy(long stream);
+
+  /**
+   * Enqueues: once all earlier work of the stream has ended and its effects are visible to the host,
+   * {@link #reached} is at least {@code value}. Values of one stream must not fall.
+   */
+  void signal(long stream, long value);
+
+  /** The latest signalled value that was reached; 0 at first. A memory read, no driver call. */
+  long reached(long stream);
+
+  /** Blocks the calling OS thread until all enqueued work ended; throws the context's fault. */
+  void streamSynchronize(long stream);
+
+  long eventCreate(long context);
+
+  void eventDestroy(long event);
+
+  void eventRecord(long event, long stream);
+
+  /** Later work of {@code stream} starts after what {@code event} last recorded. */
+  void streamWaitEvent(long stream, long event);
+
+  /** Whether the work that the event last recorded has ended. */
+  boolean eventQuery(long event);
+
+  // --- memory -------------------------------------------------------------------------------
+
+  /**
+   * Allocates in stream order and returns a device address aligned to at least 256 bytes.
+   *
+   * @throws DriverException with {@link DriverException#isOutOfMemory()} if the device has no room
+   */
+  long allocAsync(long stream, long bytes);
+
+  /** Frees in stream order. The address must stem from {@link #allocAsync}. */
+  void freeAsync(long stream, long address);
+
+  /** Page-locked host memory, usable by asynchronous copies. Owned by the caller until freed. */
+  MemorySegment hostAlloc(long context, long bytes);
+
+  void hostFree(long context, MemorySegment block);
+
+  /** The source must stay valid and unchanged until the copy ended. */
+  void copyToDevice(long stream, long target, MemorySegment source);
+
+  /** Copies {@code target.byteSize()} bytes; the target is undefined until the copy ended. */
+  void copyToHost(long stream, MemorySegment target, long source);
+
+  void copyOnDevice(long stream, long target, long source, long bytes);
+
+  void fill(long stream, long target, long bytes, byte value);
+
+  // --- code ---------------------------------------------------------------------------------
+
+  /** Whether {@link #moduleLoad} takes this kind of image. */
+  boolean accepts(ModuleImage image);
+
+  long moduleLoad(long context, ModuleImage image);
+
+  void moduleUnload(long module);
+
+  /** @throws DriverException NOT_FOUND, naming the kernels that the module has */
+  long kernel(long module, String name);
+
+  /** Enqueues a launch. Arguments are copied before it returns. */
+  void launch(long stream, long kernel, Grid grid, KernelArguments arguments);
+
+  @Override
+  void close();
+}

@@ -1,0 +1,25 @@
+package io.fairlead.device.spi;
+
+/** The driver calls that may or may not need a current context. */
+public enum DriverCall {
+  STREAM_CREATE,
+  STREAM_DESTROY,
+  SIGNAL,
+  STREAM_SYNCHRONIZE,
+  EVENT_CREATE,
+  EVENT_DESTROY,
+  EVENT_RECORD,
+  EVENT_QUERY,
+  STREAM_WAIT_EVENT,
+  ALLOC_ASYNC,
+  FREE_ASYNC,
+  HOST_ALLOC,
+  HOST_FREE,
+  COPY,
+  FILL,
+  MODULE_LOAD,
+  MODULE_UNLOAD,
+  KERNEL,
+  LAUNCH,
+  MEMORY_INFO
+}
