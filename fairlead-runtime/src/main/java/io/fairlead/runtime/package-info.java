@@ -1,0 +1,10 @@
+/**
+ * The front door: it wires task, device, memory and comm together.
+ *
+ * <p>Receives a configuration from the user. Hands an open runtime, its report and its orderly
+ * shutdown.
+ */
+@NullMarked
+package io.fairlead.runtime;
+
+import org.jspecify.annotations.NullMarked;

@@ -1,0 +1,12 @@
+/** One seed replays a whole world; contract suites for devices and transports. */
+module io.fairlead.sim {
+  requires transitive io.fairlead.device;
+  requires transitive io.fairlead.comm;
+
+  // Only the contract suites need these; whoever extends one brings them.
+  requires static org.assertj.core;
+  requires static org.junit.jupiter.api;
+  requires static org.jspecify;
+
+// exports io.fairlead.sim; // with its first class: javac refuses an empty package
+}
