@@ -11,15 +11,15 @@ import org.jspecify.annotations.Nullable;
  * handle is never given out twice by one driver within a process, so a stale one is refused with
  * {@link DriverException} and never hits a newer object.
  *
- * <p><b>Threads.</b> Every call may be made from any thread, at the same time as any other. A context
- * is current per operating-system thread; calls for which {@link #needsCurrent} is true fail with
- * status {@code INVALID_CONTEXT} (201) unless the context they belong to is current on the calling
- * OS thread. The driver never looks at Java thread identity for that.
+ * <p><b>Threads.</b> Every call may be made from any thread, at the same time as any other. A
+ * context is current per operating-system thread; calls for which {@link #needsCurrent} is true
+ * fail with status {@code INVALID_CONTEXT} (201) unless the context they belong to is current on
+ * the calling OS thread. The driver never looks at Java thread identity for that.
  *
- * <p><b>Blocking.</b> Only {@link #streamSynchronize}, {@link #close}, {@link
- * #moduleLoad}, {@link #retain}, {@link #release}, {@link #hostAlloc} and {@link #hostFree} may block.
- * All others return promptly and never suspend a virtual thread: a caller may make a context
- * current, call, and restore what was current, and be sure that it stayed on one OS thread.
+ * <p><b>Blocking.</b> Only {@link #streamSynchronize}, {@link #close}, {@link #moduleLoad}, {@link
+ * #retain}, {@link #release}, {@link #hostAlloc} and {@link #hostFree} may block. All others return
+ * promptly and never suspend a virtual thread: a caller may make a context current, call, and
+ * restore what was current, and be sure that it stayed on one OS thread.
  *
  * <p><b>Errors.</b> Every failure is a {@link DriverException} with the driver's number and name.
  * Asynchronous faults surface on later calls of the same context, which then all fail with the same
@@ -74,8 +74,8 @@ public interface Driver extends AutoCloseable {
   void streamDestroy(long stream);
 
   /**
-   * Enqueues: once all earlier work of the stream has ended and its effects are visible to the host,
-   * {@link #reached} is at least {@code value}. Values of one stream must not fall.
+   * Enqueues: once all earlier work of the stream has ended and its effects are visible to the
+   * host, {@link #reached} is at least {@code value}. Values of one stream must not fall.
    */
   void signal(long stream, long value);
 
@@ -133,7 +133,11 @@ public interface Driver extends AutoCloseable {
 
   void moduleUnload(long module);
 
-  /** @throws DriverException NOT_FOUND, naming the kernels that the module has */
+  /**
+   * The handle of a kernel in a loaded module.
+   *
+   * @throws DriverException NOT_FOUND, naming the kernels that the module has
+   */
   long kernel(long module, String name);
 
   /** Enqueues a launch. Arguments are copied before it returns. */

@@ -12,7 +12,10 @@ public interface KernelArguments {
   /** Whether argument {@code index} is a buffer. */
   boolean isBuffer(int index);
 
-  /** The raw bits of a scalar ({@code double} as {@link Double#doubleToRawLongBits}), or the device address. */
+  /**
+   * The raw bits of a scalar ({@code double} as {@link Double#doubleToRawLongBits}), or the device
+   * address.
+   */
   long bits(int index);
 
   /** Bytes of a buffer argument, or of the scalar's type. */
