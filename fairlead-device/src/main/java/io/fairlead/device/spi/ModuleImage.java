@@ -17,6 +17,7 @@ public sealed interface ModuleImage {
   /** PTX text. */
   record Ptx(String text) implements ModuleImage {}
 
-  /** A cubin or fatbin. */
+  /** A cubin or fatbin. Compared by identity of its bytes; nobody changes them. */
+  @SuppressWarnings("ArrayRecordComponent") // an image is handed on, never compared
   record Binary(byte[] bytes) implements ModuleImage {}
 }
