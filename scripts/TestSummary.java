@@ -1,0 +1,94 @@
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Stream;
+import javax.xml.parsers.DocumentBuilderFactory;
+import org.w3c.dom.Element;
+import org.w3c.dom.Node;
+
+/**
+ * Sums the Surefire reports of all modules: lists what failed and what was skipped and why, and ends
+ * with a line "N passed, N failed, N skipped". Exit code 0 only if tests ran and none failed.
+ *
+ * <p>Run by ./verify as {@code java scripts/TestSummary.java ROOT}.
+ */
+class TestSummary {
+  private int passed;
+  private final List<String> failed = new ArrayList<>();
+  private final List<String> skipped = new ArrayList<>();
+
+  public static void main(String[] args) throws Exception {
+    TestSummary summary = new TestSummary();
+    for (Path report : reports(Path.of(args[0]))) {
+      summary.add(report);
+    }
+    System.exit(summary.print() ? 0 : 1);
+  }
+
+  private static List<Path> reports(Path root) throws IOException {
+    try (Stream<Path> modules = Files.list(root)) {
+      List<Path> reports = new ArrayList<>();
+      for (Path module : modules.filter(m -> Files.exists(m.resolve("pom.xml"))).sorted().toList()) {
+        Path folder = module.resolve("target/surefire-reports");
+        if (Files.isDirectory(folder)) {
+          try (Stream<Path> files = Files.list(folder)) {
+            files.filter(f -> f.getFileName().toString().matches("TEST-.*\\.xml")).sorted()
+                .forEach(reports::add);
+          }
+        }
+      }
+      return reports;
+    }
+  }
+
+  private void add(Path report) throws Exception {
+    var document = DocumentBuilderFactory.newInstance().newDocumentBuilder().parse(report.toFile());
+    var cases = document.getElementsByTagName("testcase");
+    for (int i = 0; i < cases.getLength(); i++) {
+      add((Element) cases.item(i));
+    }
+  }
+
+  private void add(Element test) {
+    String name = test.getAttribute("classname") + "." + test.getAttribute("name");
+    for (Node child = test.getFirstChild(); child != null; child = child.getNextSibling()) {
+      switch (child.getNodeName()) {
+        case "failure", "error" -> {
+          failed.add(name + ": " + reason((Element) child));
+          return;
+        }
+        case "skipped" -> {
+          skipped.add(name + ": " + reason((Element) child));
+          return;
+        }
+        default -> {}
+      }
+    }
+    passed++;
+  }
+
+  private static String reason(Element outcome) {
+    String message = outcome.getAttribute("message");
+    String text = message.isBlank() ? outcome.getTextContent() : message;
+    return text.isBlank() ? "no reason given" : text.strip().lines().findFirst().orElseThrow();
+  }
+
+  private boolean print() {
+    list("failed", failed);
+    list("skipped", skipped);
+    if (passed + failed.size() == 0) {
+      System.out.println("No test ran: look at the first error above.");
+    }
+    System.out.printf(
+        "%d passed, %d failed, %d skipped%n", passed, failed.size(), skipped.size());
+    return passed > 0 && failed.isEmpty();
+  }
+
+  private static void list(String what, List<String> tests) {
+    for (String test : tests) {
+      System.out.println("  " + what + ": " + test);
+    }
+  }
+}
