@@ -3,5 +3,5 @@ module io.fairlead.solver {
   requires transitive io.fairlead.runtime;
   requires static org.jspecify;
 
-// exports io.fairlead.solver; // with its first class: javac refuses an empty package
+  exports io.fairlead.solver;
 }

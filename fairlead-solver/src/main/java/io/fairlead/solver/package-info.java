@@ -1,7 +1,10 @@
 /**
- * The sparse solver: set up once, solve often; the first user of the whole path.
+ * The sparse solver: the first user of the path from task to message.
  *
- * <p>Receives a matrix and right-hand sides. Hands solutions, and how they were reached.
+ * <p>Step: a linear system, from a file or from the caller, becomes a solution. It receives {@link
+ * io.fairlead.solver.CsrMatrix matrices} and right-hand sides from {@link
+ * io.fairlead.solver.MatrixMarket files} or from the caller, and hands rows, halo lists and
+ * multigrid levels to the device solve.
  */
 @NullMarked
 package io.fairlead.solver;
