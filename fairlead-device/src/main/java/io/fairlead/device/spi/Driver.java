@@ -59,6 +59,14 @@ public interface Driver extends AutoCloseable {
 
   MemoryInfo memoryInfo(long context);
 
+  /**
+   * Nanoseconds that kernels of this context have run so far, or -1 where the driver does not
+   * measure it. A memory read: never blocks, never throws.
+   */
+  default long kernelNanos(long context) {
+    return -1;
+  }
+
   // --- streams and events -------------------------------------------------------------------
 
   /**
