@@ -1,0 +1,4 @@
+package io.fairlead.lab.canary.layers.first;
+
+/** Sees nobody. */
+public class First {}

@@ -1,0 +1,3 @@
+package io.fairlead.lab.canary.naming;
+
+class BadImplementationTest extends ThingContract {}

@@ -1,0 +1,4 @@
+package io.fairlead.lab.canary.naming;
+
+/** Named as it should be. */
+class GoodContractTest extends ThingContract {}

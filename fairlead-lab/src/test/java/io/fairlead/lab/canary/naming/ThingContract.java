@@ -1,0 +1,8 @@
+package io.fairlead.lab.canary.naming;
+
+import org.junit.jupiter.api.Test;
+
+abstract class ThingContract {
+  @Test
+  void keepsIt() {}
+}

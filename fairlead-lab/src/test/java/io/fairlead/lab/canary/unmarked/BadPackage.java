@@ -1,0 +1,3 @@
+package io.fairlead.lab.canary.unmarked;
+
+class BadPackage {}
