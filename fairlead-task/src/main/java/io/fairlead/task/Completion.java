@@ -1,0 +1,1073 @@
+package io.fairlead.task;
+
+import io.fairlead.fault.DeadlineExceededException;
+import io.fairlead.fault.FairleadException;
+import io.fairlead.fault.Mutant;
+import io.fairlead.fault.TaskCancelledException;
+import io.fairlead.fault.TaskFailedException;
+import java.lang.System.Logger.Level;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The outcome of something that is going on: stream work, a copy, a message, a call on an owner.
+ * Everything asynchronous returns one.
+ *
+ * <p>Any number of threads may wait, ask and register callbacks at once, and none of them ever
+ * blocks another. The operation itself belongs to whoever holds the {@link Source}.
+ *
+ * <p><b>States.</b> One field holds the whole state, so every transition is one compare-and-set:
+ *
+ * <pre>
+ * PENDING   state = null or the newest Node of a list of waiters and callbacks
+ *   add       head → Node(head)        a waiter or callback registers; fails once settled
+ *   sweep     dead head → its next     garbage of waits that ended early
+ *   settle    head → outcome           complete, fail or cancel: the first one wins and takes
+ *                                      the whole list; it alone fires each node, once
+ * DONE      state = the value, or NIL for null
+ * FAILED    state = Failure(cause)
+ * CANCELLED state = Failure(cause, cancelled)
+ * </pre>
+ *
+ * Because a node and the outcome compete for the same field, there is no window in which a waiter
+ * could register unseen and then sleep: either settle takes the node, or the waiter's
+ * compare-and-set fails and it finds the outcome.
+ *
+ * <p><b>Waits that end early</b> (deadline, interrupt, cancellation) mark their node dead. Dead
+ * nodes are counted; when they are at least {@value #SWEEP_MIN} and half of the list, whoever
+ * counted last unlinks them all in one pass. So garbage is at most as long as the list of the
+ * living plus {@value #SWEEP_MIN}, and the cost of each early end is constant on average.
+ *
+ * <pre>
+ * field      | writer                       | reader     | mode, guard
+ * state      | anyone, by compare-and-set   | anyone     | acquire / release: see each access
+ * dead       | early waiters, the sweeper   | same       | atomic add; top bit = a sweep goes on
+ * Node.next  | its thread before it is added| settler,   | plain: published by state's CAS; the
+ *            | then the one sweeper         | sweeper    | sweeper only skips dead nodes, and a dead
+ *            |                              |            | node keeps its next, so a settler that
+ *            |                              |            | walks meanwhile meets every living node
+ * Node.depth | as next                      | adders     | plain: an estimate of the list's length
+ * </pre>
+ *
+ * <p><b>Lock order.</b> No locks. Callbacks run under none.
+ *
+ * <p><b>Waiting</b> comes in the three {@link WaitMode}s. NONBLOCKING escalates: look, spin for
+ * about a microsecond, park. A thread of an {@link Owner} that waits goes on polling that owner's
+ * sources meanwhile, since nobody else does.
+ *
+ * @param <T> the type of the value
+ */
+public final class Completion<T extends @Nullable Object> {
+
+  /** Where the operation stands. */
+  public enum State {
+    /** Not settled yet. */
+    PENDING,
+    /** Has a value (perhaps null). */
+    DONE,
+    /** Has a cause. */
+    FAILED,
+    /** Nobody wants it any more; the operation itself may still go on. */
+    CANCELLED
+  }
+
+  /** Looks before parking, with a pause between: about 1 µs, a fraction of park plus unpark. */
+  private static final int SPINS_BEFORE_PARK = 24;
+
+  /** SPIN: looks between two looks at the clock and the interrupt status. */
+  private static final int SPINS_PER_CHECK = 32;
+
+  /** SPIN: checks between two yields, so that a spinning task cannot starve who completes it. */
+  private static final int CHECKS_PER_YIELD = 32;
+
+  /** BLOCKING: longest single block, so that cancellation is seen where the engine allows it. */
+  private static final long BLOCK_NANOS = 10_000_000;
+
+  /** An owner's thread that waits: longest sleep between two polls of its own sources. */
+  private static final long OWNER_NAP_NANOS = 50_000;
+
+  /** Fewer dead nodes than this are not worth a pass. */
+  static final int SWEEP_MIN = 64;
+
+  private static final int SWEEPING = 1 << 31;
+  private static final long NEVER = Long.MAX_VALUE;
+  private static final Object NIL = new Object();
+  private static final System.Logger LOG = System.getLogger(Completion.class.getName());
+  private static final VarHandle STATE;
+  private static final VarHandle DEAD;
+
+  static {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      STATE = lookup.findVarHandle(Completion.class, "state", Object.class);
+      DEAD = lookup.findVarHandle(Completion.class, "dead", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private volatile @Nullable Object state;
+
+  @SuppressWarnings("unused") // through DEAD
+  private volatile int dead;
+
+  private final @Nullable WaitHelp help;
+
+  private Completion(@Nullable WaitHelp help) {
+    this.help = help;
+  }
+
+  // --- asking -------------------------------------------------------------------------------
+
+  /** Whether it is settled: done, failed or cancelled. Any thread; never blocks. */
+  public boolean isDone() {
+    return isOutcome(look());
+  }
+
+  /** Where it stands. Any thread; never blocks. */
+  public State state() {
+    Object seen = look();
+    if (!isOutcome(seen)) {
+      return State.PENDING;
+    }
+    if (seen instanceof Failure failure) {
+      return failure.cancelled ? State.CANCELLED : State.FAILED;
+    }
+    return State.DONE;
+  }
+
+  /** Why it failed or was cancelled, or null. Any thread; never blocks. */
+  public @Nullable Throwable cause() {
+    return look() instanceof Failure failure ? failure.cause : null;
+  }
+
+  /**
+   * The value, if it is there. Any thread; never blocks; throws what {@link #await()} would.
+   *
+   * @throws IllegalStateException while it is pending
+   */
+  public T getNow() {
+    Object seen = look();
+    if (!isOutcome(seen)) {
+      throw new IllegalStateException("still pending: ask isDone() first, or await()");
+    }
+    return report(seen);
+  }
+
+  // --- waiting ------------------------------------------------------------------------------
+
+  /**
+   * Waits in the current task's mode and returns the value. Any thread that may wait. If it is
+   * settled already this costs a memory read, and cancellation of the task is not looked at.
+   *
+   * @throws FairleadException the cause of the failure, as it is; one instance for all waiters
+   * @throws TaskFailedException around any other cause
+   * @throws TaskCancelledException if this completion or the waiting task is cancelled
+   * @throws io.fairlead.fault.TaskInterruptedException if the waiting task is interrupted; its
+   *     interrupt status is set again
+   * @throws IllegalStateException where waiting would hang or break a rule: in a callback on a
+   *     polling thread, or on a virtual thread inside a CONTEXT_CURRENT call
+   */
+  public T await() {
+    Object seen = look();
+    return isOutcome(seen) ? report(seen) : report(settled(null, NEVER, true));
+  }
+
+  /**
+   * As {@link #await()}, but no longer than {@code deadline} from now.
+   *
+   * @throws DeadlineExceededException when it has passed; the operation goes on
+   */
+  public T await(Duration deadline) {
+    Object seen = look();
+    return isOutcome(seen) ? report(seen) : report(settled(null, nanos(deadline), true));
+  }
+
+  /** As {@link #await()}, in this mode. */
+  public T await(WaitMode mode) {
+    Objects.requireNonNull(mode, "mode");
+    Object seen = look();
+    return isOutcome(seen) ? report(seen) : report(settled(mode, NEVER, true));
+  }
+
+  /** As {@link #await(Duration)}, in this mode. */
+  public T await(WaitMode mode, Duration deadline) {
+    Objects.requireNonNull(mode, "mode");
+    Object seen = look();
+    return isOutcome(seen) ? report(seen) : report(settled(mode, nanos(deadline), true));
+  }
+
+  /**
+   * As {@link #await()}, but neither cancellation nor an interrupt of the waiting task ends the
+   * wait; an interrupt status is set again afterwards. For cleaning up.
+   */
+  public T awaitUninterruptibly() {
+    Object seen = look();
+    return isOutcome(seen) ? report(seen) : report(settled(null, NEVER, false));
+  }
+
+  // --- settling from the waiting side, callbacks, combinations --------------------------------
+
+  /**
+   * Gives it up: settles it as CANCELLED, wakes its waiters with {@link TaskCancelledException} and
+   * runs what the source registered with {@link Source#onCancel}. The operation itself may go on,
+   * and what it uses must stay valid until it has ended. Any thread; never blocks.
+   *
+   * @return false if it was settled before
+   */
+  public boolean cancel() {
+    return settle(
+        new Failure(new TaskCancelledException("the completion was cancelled", null), true));
+  }
+
+  /**
+   * Calls back once this is settled: on the settling thread, or at once on this one. The callback
+   * must not block. What it throws is logged. Callbacks run in the order in which they came.
+   */
+  public void onDone(Consumer<? super Completion<T>> callback) {
+    Objects.requireNonNull(callback, "callback");
+    add(new Callback<>(this, callback));
+  }
+
+  /**
+   * The value of {@code f}, once this has one. {@code f} runs where callbacks run and must not
+   * block; what it throws is the failure. A failure or cancellation is passed on. Cancelling the
+   * result does not cancel this.
+   */
+  public <U extends @Nullable Object> Completion<U> thenApply(Function<? super T, ? extends U> f) {
+    Objects.requireNonNull(f, "f");
+    Completion<U> target = new Completion<>(help);
+    Apply<T, U> node = new Apply<>(this, f, target);
+    if (isOutcome(look())) {
+      node.fire(new Wave());
+    } else {
+      add(node);
+      // last: a node must have been added before it may be abandoned
+      target.add(new Unhook(target, List.of(this), List.of(node)));
+    }
+    return target;
+  }
+
+  /** The same as a stage that nobody else can complete. A cancellation arrives as its exception. */
+  public CompletionStage<T> toStage() {
+    CompletableFuture<T> future = new CompletableFuture<>();
+    onDone(
+        done -> {
+          Throwable cause = done.cause();
+          if (cause == null) {
+            future.complete(done.getNow());
+          } else if (done.state() == State.CANCELLED) {
+            CancellationException cancelled = new CancellationException(cause.getMessage());
+            cancelled.initCause(cause);
+            future.completeExceptionally(cancelled);
+          } else {
+            future.completeExceptionally(cause);
+          }
+        });
+    return future.minimalCompletionStage();
+  }
+
+  /** Settles as the stage does. Cancelling the result leaves the stage alone. */
+  public static <T extends @Nullable Object> Completion<T> of(CompletionStage<T> stage) {
+    Completion<T> target = new Completion<>(null);
+    stage.whenComplete(
+        (value, failure) -> {
+          if (failure == null) {
+            target.settle(boxed(value));
+          } else {
+            target.settle(fromStage(failure));
+          }
+        });
+    return target;
+  }
+
+  /** Done from the start. */
+  public static <T extends @Nullable Object> Completion<T> completed(@Nullable T value) {
+    Completion<T> target = new Completion<>(null);
+    // plain: not shared yet
+    STATE.set(target, boxed(value));
+    return target;
+  }
+
+  /** Failed from the start. */
+  public static <T extends @Nullable Object> Completion<T> failed(Throwable cause) {
+    Completion<T> target = new Completion<>(null);
+    // plain: not shared yet
+    STATE.set(target, new Failure(Objects.requireNonNull(cause, "cause"), false));
+    return target;
+  }
+
+  /**
+   * All values, in order, once <b>every</b> part is settled; else the failure that came first. It
+   * waits for all even then, so that nothing of it is still going on afterwards. Cancel a
+   * combination that is no longer wanted: that unhooks it from its parts.
+   */
+  public static <T extends @Nullable Object> Completion<List<T>> all(
+      List<Completion<T>> completions) {
+    List<Completion<T>> parts = List.copyOf(completions);
+    if (parts.isEmpty()) {
+      return completed(List.of());
+    }
+    Completion<List<T>> target = new Completion<>(new AllHelp(parts));
+    All<T> all = new All<>(parts, target);
+    hook(target, parts, part -> new AllPart(part, all));
+    return target;
+  }
+
+  /**
+   * The outcome, value or failure, of the part that is settled first. The others go on. Cancel a
+   * combination that is no longer wanted: that unhooks it from its parts.
+   *
+   * @throws IllegalArgumentException if there are no parts: nothing could ever complete it
+   */
+  public static <T extends @Nullable Object> Completion<T> any(List<Completion<T>> completions) {
+    List<Completion<T>> parts = List.copyOf(completions);
+    if (parts.isEmpty()) {
+      throw new IllegalArgumentException("any of no completions would never be done");
+    }
+    Completion<T> target = new Completion<>(new AnyHelp(parts));
+    hook(target, parts, part -> new AnyPart(part, target));
+    return target;
+  }
+
+  /** A new pending completion, as its source. */
+  public static <T extends @Nullable Object> Source<T> source() {
+    return new Source<>(new Completion<>(null));
+  }
+
+  /** A new pending completion whose waiters may help it along. */
+  public static <T extends @Nullable Object> Source<T> source(WaitHelp help) {
+    return new Source<>(new Completion<>(Objects.requireNonNull(help, "help")));
+  }
+
+  @Override
+  public String toString() {
+    Throwable cause = cause();
+    return "Completion[" + state() + (cause == null ? "" : ": " + cause) + "]";
+  }
+
+  /**
+   * The side of a completion that settles it; belongs to whoever runs the operation. Any thread;
+   * never blocks, but runs the callbacks of whoever waits.
+   */
+  public static final class Source<T extends @Nullable Object> {
+    private final Completion<T> completion;
+
+    private Source(Completion<T> completion) {
+      this.completion = completion;
+    }
+
+    /** What is handed out. */
+    public Completion<T> completion() {
+      return completion;
+    }
+
+    /** Settles it with a value; false if it was settled before. */
+    public boolean complete(@Nullable T value) {
+      return completion.settle(boxed(value));
+    }
+
+    /** Settles it with a cause; false if it was settled before. */
+    public boolean fail(Throwable cause) {
+      return completion.settle(new Failure(Objects.requireNonNull(cause, "cause"), false));
+    }
+
+    /**
+     * Runs {@code action} if the completion is cancelled: on the cancelling thread, or at once. It
+     * must not block.
+     */
+    public void onCancel(Runnable action) {
+      Objects.requireNonNull(action, "action");
+      completion.add(new OnCancel(completion, action));
+    }
+  }
+
+  // --- the state ------------------------------------------------------------------------------
+
+  private @Nullable Object look() {
+    // acquire: whoever sees the outcome must also see what the operation wrote before it
+    return STATE.getAcquire(this);
+  }
+
+  private static boolean isOutcome(@Nullable Object seen) {
+    return seen != null && !(seen instanceof Node);
+  }
+
+  private static Object boxed(@Nullable Object value) {
+    return value == null ? NIL : value;
+  }
+
+  private static Failure fromStage(Throwable failure) {
+    Throwable cause = failure;
+    while (cause instanceof CompletionException && cause.getCause() != null) {
+      cause = cause.getCause();
+    }
+    if (cause instanceof CancellationException) {
+      return new Failure(new TaskCancelledException("the stage was cancelled", cause), true);
+    }
+    return new Failure(cause, false);
+  }
+
+  @SuppressWarnings("unchecked") // only settle() writes outcomes, and takes T or a Failure
+  private T report(@Nullable Object outcome) {
+    if (outcome instanceof Failure failure) {
+      throw failure.toThrow();
+    }
+    return Task.nullable((@Nullable T) (outcome == NIL ? null : outcome));
+  }
+
+  private boolean settle(Object outcome) {
+    Wave wave = new Wave();
+    boolean won = settle(outcome, wave);
+    wave.run();
+    return won;
+  }
+
+  /** The one transition to an outcome; what is to be fired goes into the wave, oldest first. */
+  private boolean settle(Object outcome, Wave wave) {
+    for (; ; ) {
+      Object seen = look();
+      if (isOutcome(seen)) {
+        return false;
+      }
+      // release: publishes the outcome and all that the operation wrote before it;
+      // acquire on the list that is taken: its nodes were written by other threads
+      if (STATE.weakCompareAndSet(this, seen, outcome)) {
+        wave.add((Node) seen);
+        return true;
+      }
+    }
+  }
+
+  /** Adds the node, or fires it at once if this is settled; says whether it was added. */
+  private boolean add(Node node) {
+    for (; ; ) {
+      Object seen = look();
+      if (isOutcome(seen)) {
+        Wave wave = new Wave();
+        node.fire(wave);
+        wave.run();
+        return false;
+      }
+      Node head = (Node) seen;
+      node.next = head;
+      node.depth = head == null ? 1 : head.depth + 1;
+      // release: the node's fields go with it
+      if (STATE.weakCompareAndSet(this, seen, node)) {
+        return true;
+      }
+    }
+  }
+
+  /** Marks a node that nobody waits on any more, and sweeps when that pays. */
+  private void abandon(Node node) {
+    node.die();
+    if (Mutant.on("completion.no-sweep")) {
+      return;
+    }
+    // atomic add, a full fence: the sweeper that reads this count also sees the mark
+    int count = (int) DEAD.getAndAdd(this, 1) + 1;
+    while (count >= sweepThreshold() && sweep()) {
+      count = (int) DEAD.getOpaque(this);
+    }
+  }
+
+  private int sweepThreshold() {
+    return look() instanceof Node head ? Math.max(SWEEP_MIN, head.depth / 2) : Integer.MAX_VALUE;
+  }
+
+  /** One pass by one thread at a time; false if somebody else is at it. */
+  private boolean sweep() {
+    int count = (int) DEAD.getOpaque(this);
+    // compare-and-set: the top bit is the sweeper's lock; a second sweeper could link back a node
+    // that the first has unlinked and that is no longer counted
+    if (count < 0 || !DEAD.compareAndSet(this, count, SWEEPING)) {
+      return false;
+    }
+    unlinkDead();
+    DEAD.getAndBitwiseAnd(this, ~SWEEPING);
+    return true;
+  }
+
+  private void unlinkDead() {
+    Node head = firstLiving();
+    if (head == null) {
+      return;
+    }
+    int living = 1;
+    Node last = head;
+    for (Node node = head.next; node != null; node = node.next) {
+      if (!node.isDead()) {
+        last.next = node;
+        last = node;
+        living++;
+      }
+    }
+    last.next = null;
+    head.depth = living;
+  }
+
+  private @Nullable Node firstLiving() {
+    for (; ; ) {
+      if (!(look() instanceof Node head)) {
+        return null;
+      }
+      if (!head.isDead()) {
+        return head;
+      }
+      // full compare-and-set; if it fails a newer node or the outcome came, so look again
+      STATE.compareAndSet(this, head, head.next);
+    }
+  }
+
+  /** How many nodes are linked, dead or alive. For tests; walks the list. */
+  int linked() {
+    int count = 0;
+    for (Node n = look() instanceof Node head ? head : null; n != null; n = n.next) {
+      count++;
+    }
+    return count;
+  }
+
+  // --- waiting, in full -----------------------------------------------------------------------
+
+  static long nanos(Duration deadline) {
+    try {
+      return deadline.toNanos();
+    } catch (ArithmeticException tooLong) {
+      return deadline.isNegative() ? 0 : NEVER; // 292 years and more
+    }
+  }
+
+  /** Waits until this is settled and returns the outcome. */
+  private Object settled(@Nullable WaitMode wanted, long nanos, boolean obeys) {
+    Task task = Task.current();
+    task.checkMayWait();
+    WaitMode mode = wanted == null ? task.waitMode() : wanted;
+    Wait wait = new Wait(task, nanos, obeys);
+    try {
+      return switch (mode) {
+        case SPIN -> spin(wait);
+        case BLOCKING -> block(wait);
+        case NONBLOCKING -> park(wait);
+      };
+    } finally {
+      wait.restoreInterrupt();
+    }
+  }
+
+  private Object spin(Wait wait) {
+    for (int checks = 1; ; checks++) {
+      for (int i = 0; i < SPINS_PER_CHECK; i++) {
+        if (help != null) {
+          help.poll();
+        }
+        Object seen = look();
+        if (isOutcome(seen)) {
+          return Objects.requireNonNull(seen);
+        }
+        Thread.onSpinWait();
+      }
+      wait.check(this);
+      wait.helpOwner();
+      if (checks % CHECKS_PER_YIELD == 0) {
+        Thread.yield();
+      }
+    }
+  }
+
+  private Object block(Wait wait) {
+    for (; ; ) {
+      Object seen = look();
+      if (isOutcome(seen)) {
+        return Objects.requireNonNull(seen);
+      }
+      wait.check(this);
+      if (help == null || !help.block(Math.min(wait.left(), BLOCK_NANOS))) {
+        return park(wait);
+      }
+      help.poll();
+      wait.helpOwner();
+      Thread.onSpinWait();
+    }
+  }
+
+  private Object park(Wait wait) {
+    for (int i = 0; i < SPINS_BEFORE_PARK; i++) {
+      Object seen = look();
+      if (isOutcome(seen)) {
+        return Objects.requireNonNull(seen);
+      }
+      Thread.onSpinWait();
+    }
+    Waiter waiter = new Waiter(Thread.currentThread());
+    add(waiter);
+    try {
+      for (; ; ) {
+        Object seen = look();
+        if (isOutcome(seen)) {
+          return Objects.requireNonNull(seen);
+        }
+        wait.check(this);
+        wait.park(this);
+      }
+    } finally {
+      if (!isOutcome(look())) {
+        abandon(waiter);
+      }
+    }
+  }
+
+  /** One wait of one thread: whom it obeys and how long it goes on. Used by that thread only. */
+  private static final class Wait {
+    private final Task task;
+    private final long nanos;
+    private final long end;
+    private final boolean obeys;
+    private final @Nullable Owner owner = RoleThread.currentOwner();
+    private boolean interrupted;
+
+    Wait(Task task, long nanos, boolean obeys) {
+      this.task = task;
+      this.nanos = nanos;
+      this.end = nanos == NEVER ? 0 : System.nanoTime() + nanos;
+      this.obeys = obeys;
+    }
+
+    long left() {
+      return nanos == NEVER ? NEVER : end - System.nanoTime();
+    }
+
+    /** Throws if the wait has to end early. */
+    void check(Completion<?> completion) {
+      if (obeys) {
+        task.checkCancelled();
+      } else if (Thread.interrupted()) {
+        interrupted = true; // cleared, else parking would return at once, for ever
+      }
+      if (nanos != NEVER && left() <= 0) {
+        throw new DeadlineExceededException(completion.what(), Duration.ofNanos(nanos));
+      }
+    }
+
+    void park(Completion<?> completion) {
+      if (owner != null && owner.pollWhileWaiting()) {
+        LockSupport.parkNanos(completion, Math.min(left(), OWNER_NAP_NANOS));
+      } else if (nanos == NEVER) {
+        LockSupport.park(completion);
+      } else {
+        LockSupport.parkNanos(completion, left());
+      }
+    }
+
+    void helpOwner() {
+      if (owner != null) {
+        owner.pollWhileWaiting();
+      }
+    }
+
+    void restoreInterrupt() {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** Parks the calling thread once; a thread of an owner polls its sources meanwhile. */
+  static void parkHelpingOwner(Object blocker) {
+    Owner owner = RoleThread.currentOwner();
+    if (owner != null && owner.pollWhileWaiting()) {
+      LockSupport.parkNanos(blocker, OWNER_NAP_NANOS);
+    } else {
+      LockSupport.park(blocker);
+    }
+  }
+
+  private String what() {
+    return help == null ? "the operation" : help.what();
+  }
+
+  // --- what hangs on a pending completion -----------------------------------------------------
+
+  private record Failure(Throwable cause, boolean cancelled) {
+    FairleadException toThrow() {
+      if (cause instanceof FairleadException known) {
+        return known; // the same instance for every waiter: nothing is added to it
+      }
+      return new TaskFailedException("what was waited for failed: " + cause, cause);
+    }
+  }
+
+  private abstract static class Node {
+    @Nullable Node next;
+    int depth;
+
+    /** Called once, by the thread that settled the completion it was added to. */
+    abstract void fire(Wave wave);
+
+    /** Nobody waits on this any more. */
+    abstract void die();
+
+    abstract boolean isDead();
+  }
+
+  private static final class Waiter extends Node {
+    // plain: only the waiter clears it; who unparks too late, or misses the mark, does no harm
+    private @Nullable Thread thread;
+
+    Waiter(Thread thread) {
+      this.thread = thread;
+    }
+
+    @Override
+    void fire(Wave wave) {
+      LockSupport.unpark(thread);
+    }
+
+    @Override
+    void die() {
+      thread = null;
+    }
+
+    @Override
+    boolean isDead() {
+      return thread == null;
+    }
+  }
+
+  /** A node that may be taken off again before it fires. */
+  private abstract static class Hook extends Node {
+    // plain: a stale read only means that it fires into something that is settled already
+    private boolean gone;
+
+    @Override
+    void die() {
+      gone = true;
+    }
+
+    @Override
+    boolean isDead() {
+      return gone;
+    }
+  }
+
+  private static final class Callback<T extends @Nullable Object> extends Hook {
+    private final Completion<T> completion;
+    private final Consumer<? super Completion<T>> callback;
+
+    Callback(Completion<T> completion, Consumer<? super Completion<T>> callback) {
+      this.completion = completion;
+      this.callback = callback;
+    }
+
+    @Override
+    void fire(Wave wave) {
+      guarded(() -> callback.accept(completion));
+    }
+  }
+
+  private static final class OnCancel extends Hook {
+    private final Completion<?> completion;
+    private final Runnable action;
+
+    OnCancel(Completion<?> completion, Runnable action) {
+      this.completion = completion;
+      this.action = action;
+    }
+
+    @Override
+    void fire(Wave wave) {
+      if (completion.state() == State.CANCELLED) {
+        guarded(action);
+      }
+    }
+  }
+
+  private static final class Apply<T extends @Nullable Object, U extends @Nullable Object>
+      extends Hook {
+    private final Completion<T> from;
+    private final Function<? super T, ? extends U> f;
+    private final Completion<U> target;
+
+    Apply(Completion<T> from, Function<? super T, ? extends U> f, Completion<U> target) {
+      this.from = from;
+      this.f = f;
+      this.target = target;
+    }
+
+    @Override
+    void fire(Wave wave) {
+      if (!target.isDone()) {
+        target.settle(outcome(), wave);
+      }
+    }
+
+    @SuppressWarnings("CatchingUnchecked") // whatever f throws is the outcome
+    private Object outcome() {
+      Object outcome = Objects.requireNonNull(from.look());
+      if (outcome instanceof Failure) {
+        return outcome;
+      }
+      try {
+        return boxed(f.apply(from.report(outcome)));
+      } catch (Throwable failure) {
+        return new Failure(failure, false);
+      }
+    }
+  }
+
+  /** What all() collects. */
+  private static final class All<T extends @Nullable Object> {
+    private static final VarHandle LEFT;
+    private static final VarHandle FIRST;
+
+    static {
+      try {
+        MethodHandles.Lookup lookup = MethodHandles.lookup();
+        LEFT = lookup.findVarHandle(All.class, "left", int.class);
+        FIRST = lookup.findVarHandle(All.class, "first", Failure.class);
+      } catch (ReflectiveOperationException e) {
+        throw new ExceptionInInitializerError(e);
+      }
+    }
+
+    private final List<Completion<T>> parts;
+    private final Completion<List<T>> target;
+
+    @SuppressWarnings("unused") // through LEFT
+    private volatile int left;
+
+    private volatile @Nullable Failure first;
+
+    All(List<Completion<T>> parts, Completion<List<T>> target) {
+      this.parts = parts;
+      this.target = target;
+      this.left = parts.size();
+    }
+
+    void partDone(Object outcome, Wave wave) {
+      if (outcome instanceof Failure) {
+        // compare-and-set: of failures that come together one is first
+        FIRST.compareAndSet(this, null, outcome);
+      }
+      // atomic add: the last part sees what all others left in first
+      if ((int) LEFT.getAndAdd(this, -1) == 1) {
+        Failure failure = first;
+        target.settle(failure == null ? values() : new Failure(failure.cause, false), wave);
+      }
+    }
+
+    private List<T> values() {
+      List<T> values = new ArrayList<>(parts.size());
+      for (Completion<T> part : parts) {
+        values.add(part.getNow());
+      }
+      return java.util.Collections.unmodifiableList(values);
+    }
+  }
+
+  private static final class AllPart extends Hook {
+    private final Completion<?> part;
+    private final All<?> all;
+
+    AllPart(Completion<?> part, All<?> all) {
+      this.part = part;
+      this.all = all;
+    }
+
+    @Override
+    void fire(Wave wave) {
+      all.partDone(Objects.requireNonNull(part.look()), wave);
+    }
+  }
+
+  private static final class AnyPart extends Hook {
+    private final Completion<?> part;
+    private final Completion<?> target;
+
+    AnyPart(Completion<?> part, Completion<?> target) {
+      this.part = part;
+      this.target = target;
+    }
+
+    @Override
+    void fire(Wave wave) {
+      target.settle(Objects.requireNonNull(part.look()), wave);
+    }
+  }
+
+  /** Hangs on a combination: once that is settled, its nodes on the parts are dead. */
+  private static final class Unhook extends Hook {
+    private final Completion<?> target;
+    private final List<? extends Completion<?>> parts;
+    private final List<? extends Node> nodes;
+
+    Unhook(Completion<?> target, List<? extends Completion<?>> parts, List<? extends Node> nodes) {
+      this.target = target;
+      this.parts = parts;
+      this.nodes = nodes;
+    }
+
+    @Override
+    void fire(Wave wave) {
+      assert target.isDone();
+      for (int i = 0; i < nodes.size(); i++) {
+        Completion<?> part = parts.get(i);
+        if (!part.isDone()) {
+          part.abandon(nodes.get(i));
+        }
+      }
+    }
+  }
+
+  private static void hook(
+      Completion<?> target,
+      List<? extends Completion<?>> parts,
+      Function<Completion<?>, Node> nodeFor) {
+    List<Node> nodes = new ArrayList<>(parts.size());
+    for (Completion<?> part : parts) {
+      nodes.add(nodeFor.apply(part));
+    }
+    for (int i = 0; i < nodes.size(); i++) {
+      Completion<?> part = parts.get(i);
+      part.add(nodes.get(i));
+    }
+    // last: nodes must have been added before they may be abandoned
+    target.add(new Unhook(target, parts, nodes));
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // a stranger's callback must not stop the others
+  private static void guarded(Runnable callback) {
+    try {
+      callback.run();
+    } catch (Throwable thrown) {
+      LOG.log(Level.ERROR, "a completion's callback threw; the completion stands", thrown);
+    }
+  }
+
+  /**
+   * What one settling has still to fire. Combinations add to it instead of calling deeper, so that
+   * a chain of a million costs no stack.
+   */
+  private static final class Wave {
+    private @Nullable Node single;
+    private @Nullable ArrayDeque<Node> more;
+
+    /** Takes a list, newest first, and queues it oldest first. */
+    void add(@Nullable Node head) {
+      if (head == null) {
+        return;
+      }
+      if (head.next == null && single == null && more == null) {
+        single = head;
+        return;
+      }
+      if (more == null) {
+        more = new ArrayDeque<>();
+      }
+      addOldestFirst(more, head);
+    }
+
+    private static void addOldestFirst(ArrayDeque<Node> queue, Node head) {
+      int count = 0;
+      for (Node node = head; node != null; node = node.next) {
+        count++;
+      }
+      Node[] nodes = new Node[count];
+      int filled = 0;
+      // a sweeper may shorten the list between the two walks, never lengthen it
+      for (Node node = head; node != null && filled < count; node = node.next) {
+        nodes[filled++] = node;
+      }
+      for (Node node : Arrays.asList(nodes).subList(0, filled).reversed()) {
+        queue.add(node);
+      }
+    }
+
+    void run() {
+      for (; ; ) {
+        Node node = next();
+        if (node == null) {
+          return;
+        }
+        if (!node.isDead()) {
+          node.fire(this);
+        }
+      }
+    }
+
+    private @Nullable Node next() {
+      Node node = single;
+      if (node != null) {
+        single = null;
+        return node;
+      }
+      return more == null ? null : more.poll();
+    }
+  }
+
+  // --- help for combinations ------------------------------------------------------------------
+
+  /** All are wanted: look at each, block on the first that is not there yet. */
+  private record AllHelp(List<? extends Completion<?>> parts) implements WaitHelp {
+    @Override
+    public boolean poll() {
+      boolean done = true;
+      for (Completion<?> part : parts) {
+        done &= part.isDone() || (part.help != null && part.help.poll());
+      }
+      return done;
+    }
+
+    @Override
+    public boolean block(long nanos) {
+      for (Completion<?> part : parts) {
+        if (!part.isDone()) {
+          return part.help != null && part.help.block(nanos);
+        }
+      }
+      return true;
+    }
+
+    @Override
+    public String what() {
+      return "all of " + parts.size() + " operations";
+    }
+  }
+
+  /** One is enough: look at each; blocking on one could miss the others, so park. */
+  private record AnyHelp(List<? extends Completion<?>> parts) implements WaitHelp {
+    @Override
+    public boolean poll() {
+      boolean done = false;
+      for (Completion<?> part : parts) {
+        done |= part.isDone() || (part.help != null && part.help.poll());
+      }
+      return done;
+    }
+
+    @Override
+    public boolean block(long nanos) {
+      return false;
+    }
+
+    @Override
+    public String what() {
+      return "any of " + parts.size() + " operations";
+    }
+  }
+}

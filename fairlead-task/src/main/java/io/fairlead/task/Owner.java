@@ -1,0 +1,469 @@
+package io.fairlead.task;
+
+import io.fairlead.fault.Mutant;
+import java.lang.System.Logger.Level;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.Objects;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One platform thread that owns something which only one thread may touch, and does what others ask
+ * of it. Its loop: retired nodes → commands → poll sources → spin → yield → park.
+ *
+ * <p>Commands come through a bounded queue that refuses with a value. Retired nodes come through an
+ * intrusive list that never refuses. An owner outlives the tasks that use it.
+ *
+ * <p><b>Life.</b>
+ *
+ * <pre>
+ * RUNNING → CLOSING   close(): the queue takes no more; what is in it is done, calls in flight end
+ *         → ENDED     retired nodes are released, the thread is gone; later ones are counted only
+ * </pre>
+ *
+ * <b>Doorbell.</b> The owner announces that it will park, looks once more, then parks; a producer
+ * publishes, then looks whether an announcement stands. Between the write and the read of each side
+ * stands a full fence, so at least one sees the other and no wake is lost:
+ *
+ * <pre>
+ * owner:     bell = PARKING; fence; anything there? → bell = AWAKE, go on; else park
+ * producer:  publish;        fence; bell == PARKING and I swap it to AWAKE? → unpark
+ *
+ * field     | writer                 | reader    | mode, guard
+ * bell      | owner, producers       | both      | volatile; swapped by one producer for each park
+ * retired   | anyone (push), owner (take all) | owner | compare-and-set / getAndSet
+ * sources   | anyone                 | owner     | copy on write
+ * waiting   | producers              | owner     | concurrent queue of parked producers; a producer
+ *           |                        |           | enters, then offers again; the owner takes a
+ *           |                        |           | command, then looks here
+ * polling   | owner                  | owner     | plain
+ * closing   | closer                 | anyone    | volatile
+ * </pre>
+ *
+ * Lock order: no locks. Commands, release() and poll() run on the owner's thread, under none.
+ */
+public final class Owner implements AutoCloseable {
+  private static final int AWAKE = 0;
+  private static final int PARKING = 1;
+
+  /** Commands and retired nodes in a row before the sources are looked at again. */
+  private static final int BATCH = 64;
+
+  /** First sleep while a source has something pending; doubles up to the configured maximum. */
+  private static final long NAP_NANOS_FIRST = 20_000;
+
+  private static final System.Logger LOG = System.getLogger(Owner.class.getName());
+  private static final VarHandle BELL;
+  private static final VarHandle RETIRED;
+
+  static {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      BELL = lookup.findVarHandle(Owner.class, "bell", int.class);
+      RETIRED = lookup.findVarHandle(Owner.class, "retired", Retired.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final String name;
+  private final Role role;
+  private final TaskConfig config;
+  private final CommandQueue commands;
+  private final CopyOnWriteArrayList<PollSource> sources = new CopyOnWriteArrayList<>();
+  private final ConcurrentLinkedQueue<Thread> waiting = new ConcurrentLinkedQueue<>();
+  private final Completion.Source<@Nullable Void> ended = Completion.source();
+  private final LongAdder refused = new LongAdder();
+  private final LongAdder late = new LongAdder();
+  private final RoleThread thread;
+
+  private volatile int bell;
+  private volatile @Nullable Retired retired;
+  private volatile boolean closing;
+  private boolean polling;
+
+  Owner(String name, Role role, TaskConfig config) {
+    this.name = Objects.requireNonNull(name, "name");
+    this.role = ownerRole(role);
+    this.config = config;
+    this.commands = new CommandQueue(config.ownerQueue());
+    this.thread = new RoleThread(name, role, this, this::loop);
+  }
+
+  private static Role ownerRole(Role role) {
+    return switch (role) {
+      case OWNER, DEVICE_MANAGER, COMM -> role;
+      case TASK, FOREIGN, CLEANER ->
+          throw new IllegalArgumentException(
+              "an owner's role is OWNER, DEVICE_MANAGER or COMM, not " + role);
+    };
+  }
+
+  Owner start() {
+    thread.start();
+    return this;
+  }
+
+  // --- asking
+  // -------------------------------------------------------------------------------------
+
+  /** As given; the thread is called "fairlead-" and this. */
+  public String name() {
+    return name;
+  }
+
+  /** What its thread is to every gate. */
+  public Role role() {
+    return role;
+  }
+
+  /** Whether the caller is this owner's thread. */
+  public boolean isOwnerThread() {
+    return Thread.currentThread() == thread;
+  }
+
+  /** Commands waiting, about. Any thread; never blocks. */
+  public int queued() {
+    return commands.size();
+  }
+
+  /** How many commands were refused because the queue was full. */
+  public long refused() {
+    return refused.sum();
+  }
+
+  /**
+   * How many nodes were retired after the end; whatever they stood for has ended with the owner.
+   */
+  public long retiredLate() {
+    return late.sum();
+  }
+
+  // --- work
+  // ---------------------------------------------------------------------------------------
+
+  /**
+   * Queues a command. Any thread; never blocks. The command runs on the owner's thread, in no task;
+   * what it throws is logged.
+   *
+   * @return false if the queue is full: back-pressure, counted; try later or refuse in turn
+   * @throws IllegalStateException if the owner is closed: it would never run
+   */
+  public boolean trySubmit(Runnable command) {
+    Objects.requireNonNull(command, "command");
+    return switch (commands.offer(command)) {
+      case ADDED -> {
+        ring();
+        yield true;
+      }
+      case FULL -> {
+        refused.increment();
+        yield false;
+      }
+      case CLOSED -> throw closed();
+    };
+  }
+
+  /** As trySubmit, but waits for room: parks a task, blocks a thread. Obeys cancellation. */
+  void submit(Runnable command) {
+    if (trySubmit(command)) {
+      return;
+    }
+    if (isOwnerThread()) {
+      throw new IllegalStateException(
+          "the queue of '" + name + "' is full, and its own thread waits for room in it");
+    }
+    Task task = Task.current();
+    task.checkMayWait();
+    Thread self = Thread.currentThread();
+    for (; ; ) {
+      waiting.add(self);
+      // full fence in add: either this offer sees the room, or the owner sees the waiting thread
+      if (offerAgain(command)) {
+        waiting.remove(self);
+        return;
+      }
+      task.checkCancelledOr(() -> waiting.remove(self));
+      Completion.parkHelpingOwner(this);
+      waiting.remove(self);
+    }
+  }
+
+  private boolean offerAgain(Runnable command) {
+    try {
+      return trySubmit(command);
+    } catch (IllegalStateException closed) {
+      waiting.remove(Thread.currentThread());
+      throw closed;
+    }
+  }
+
+  /**
+   * Runs the body on the owner's thread, in a task of its own whose parent is the caller's. Any
+   * thread; parks a task while the queue is full; on the owner's thread itself the body runs
+   * inline. Cancelling the completion cancels that task: before it began it does not begin.
+   *
+   * @throws IllegalStateException if the owner is closed
+   */
+  public <T extends @Nullable Object> Completion<T> call(TaskBody<T> body) {
+    OwnerCall<T> call = new OwnerCall<>(this, body);
+    if (isOwnerThread()) {
+      call.run();
+    } else {
+      submit(call);
+    }
+    return call.completion();
+  }
+
+  /** As call, but never waits: fails the completion if the queue is full. */
+  <T extends @Nullable Object> Completion<T> tryCall(TaskBody<T> body) {
+    OwnerCall<T> call = new OwnerCall<>(this, body);
+    if (isOwnerThread()) {
+      call.run();
+    } else if (!trySubmit(call)) {
+      call.refuse();
+    }
+    return call.completion();
+  }
+
+  /**
+   * Runs the body on the owner's thread as the caller's own task, which is lent for that time, and
+   * waits for it. A caller that is cancelled or interrupted stops waiting only if the body has not
+   * begun; else the body sees the cancellation, and the caller waits for its end.
+   */
+  <T extends @Nullable Object> T callLent(TaskBody<T> body) throws Exception {
+    if (isOwnerThread()) {
+      return Task.nullable(body.run());
+    }
+    LentCall<T> call = new LentCall<>(Task.current(), Thread.currentThread(), body);
+    submit(call);
+    return call.await();
+  }
+
+  /**
+   * Hands over something to release. Any thread, the collector's too; never blocks, never refuses,
+   * needs no memory. The second retire of one node does nothing.
+   */
+  public void retire(Retired node) {
+    if (!node.take()) {
+      return;
+    }
+    if (closing && ended.completion().isDone()) {
+      late.increment();
+      return;
+    }
+    for (; ; ) {
+      Retired head = retired;
+      node.next = head;
+      // compare-and-set: publishes the node and its next
+      if (RETIRED.weakCompareAndSet(this, head, node)) {
+        break;
+      }
+    }
+    ring();
+  }
+
+  /** Polls this source from now on. Any thread; never blocks. */
+  public void addSource(PollSource source) {
+    sources.add(Objects.requireNonNull(source, "source"));
+    ring();
+  }
+
+  /** Stops polling it; one poll may still be going on. Any thread; never blocks. */
+  public void removeSource(PollSource source) {
+    sources.remove(source);
+  }
+
+  /** Wakes the owner if it sleeps: something is there for it. Any thread; never blocks. */
+  public void ring() {
+    // full fence between what the caller published and the look at the bell: see the class comment
+    VarHandle.fullFence();
+    // compare-and-set: of many producers one unparks
+    if (bell == PARKING && BELL.compareAndSet(this, PARKING, AWAKE)) {
+      LockSupport.unpark(thread);
+    }
+  }
+
+  /**
+   * Takes no more commands, does what is queued, releases what was retired, ends the thread. Waits
+   * for that, uninterruptibly; on the owner's own thread it returns at once and the thread ends
+   * later. Twice is harmless.
+   */
+  @Override
+  public void close() {
+    closing = true;
+    commands.close();
+    ring();
+    if (!isOwnerThread()) {
+      ended.completion().awaitUninterruptibly();
+    }
+  }
+
+  // --- the loop
+  // -------------------------------------------------------------------------------------
+
+  private void loop() {
+    try {
+      int idle = 0;
+      while (!(closing && commands.isEmpty())) {
+        boolean worked = releaseRetired() | runCommands() | poll();
+        idle = worked ? 0 : rest(idle);
+      }
+    } finally {
+      releaseRetired();
+      ended.complete(null);
+      releaseRetired(); // those that came between the last look and the end
+      wakeWaiting();
+    }
+  }
+
+  private boolean releaseRetired() {
+    if (retired == null) {
+      return false;
+    }
+    // takes all at once; acquire: the nodes' fields come with it
+    Retired newest = (Retired) RETIRED.getAndSet(this, null);
+    for (Retired node = oldestFirst(newest); node != null; ) {
+      Retired following = node.next;
+      node.next = null;
+      guarded("releasing a retired resource", node::release);
+      node = following;
+    }
+    return true;
+  }
+
+  private static @Nullable Retired oldestFirst(@Nullable Retired newest) {
+    Retired reversed = null;
+    for (Retired node = newest; node != null; ) {
+      Retired following = node.next;
+      node.next = reversed;
+      reversed = node;
+      node = following;
+    }
+    return reversed;
+  }
+
+  private boolean runCommands() {
+    for (int i = 0; i < BATCH; i++) {
+      Runnable command = commands.poll();
+      if (command == null) {
+        return i > 0;
+      }
+      wakeWaiting();
+      guarded("a command", command);
+    }
+    return true;
+  }
+
+  private void wakeWaiting() {
+    // full fence between moving the queue's head and looking here: see submit
+    VarHandle.fullFence();
+    for (Thread t = waiting.poll(); t != null; t = waiting.poll()) {
+      LockSupport.unpark(t);
+    }
+  }
+
+  private boolean poll() {
+    int found = 0;
+    polling = true;
+    try {
+      for (PollSource source : sources) {
+        found += pollOne(source);
+      }
+    } finally {
+      polling = false;
+    }
+    return found > 0;
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // a stranger's source must not stop the others
+  private int pollOne(PollSource source) {
+    try {
+      return source.poll();
+    } catch (Throwable thrown) {
+      LOG.log(Level.ERROR, "'" + name + "': poll source " + source + " threw", thrown);
+      return 0;
+    }
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // a stranger's command must not end the owner
+  private void guarded(String what, Runnable work) {
+    try {
+      work.run();
+    } catch (Throwable thrown) {
+      LOG.log(Level.ERROR, "'" + name + "': " + what + " threw; the owner goes on", thrown);
+    } finally {
+      Thread.interrupted(); // an interrupt meant for the work that has ended
+    }
+  }
+
+  /** Nothing was found: spin, yield, nap while something is pending, or sleep till the bell. */
+  private int rest(int idle) {
+    if (idle < config.idleSpins()) {
+      Thread.onSpinWait();
+    } else if (idle < config.idleSpins() + config.idleYields()) {
+      Thread.yield();
+    } else {
+      sleep(idle - config.idleSpins() - config.idleYields());
+    }
+    return Math.min(idle + 1, Integer.MAX_VALUE - 1);
+  }
+
+  private void sleep(int naps) {
+    bell = PARKING; // volatile
+    VarHandle.fullFence(); // see the class comment
+    if (!Mutant.on("owner.no-look-before-park") && hasWork()) {
+      bell = AWAKE;
+      return;
+    }
+    if (anythingPending()) {
+      long nap = NAP_NANOS_FIRST << Math.min(naps, 20);
+      LockSupport.parkNanos(this, Math.min(nap, config.pollParkNanosMax()));
+    } else {
+      LockSupport.park(this);
+    }
+    bell = AWAKE;
+    Thread.interrupted(); // nobody else's business wakes it twice
+  }
+
+  private boolean hasWork() {
+    return retired != null || !commands.isEmpty() || closing;
+  }
+
+  private boolean anythingPending() {
+    for (PollSource source : sources) {
+      if (source.hasPending()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // --- an owner's thread that waits itself -------------------------------------------------------
+
+  boolean isPolling() {
+    return polling;
+  }
+
+  /** Polls the sources while a command waits; true if something there is still pending. */
+  boolean pollWhileWaiting() {
+    if (polling) {
+      return false;
+    }
+    poll();
+    return anythingPending();
+  }
+
+  private IllegalStateException closed() {
+    return new IllegalStateException("owner '" + name + "' is closed and takes no more work");
+  }
+
+  @Override
+  public String toString() {
+    return "Owner[" + name + " " + role + "]";
+  }
+}

@@ -1,0 +1,56 @@
+package io.fairlead.task;
+
+import io.fairlead.fault.EngineException;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A call on an owner as a task of its own.
+ *
+ * <pre>
+ * made → begun → completion settled       the owner's thread runs the task
+ *      → cancelled                        the task is cancelled; it does not begin, or its waits end
+ * </pre>
+ */
+final class OwnerCall<T extends @Nullable Object> implements Runnable {
+  private final Owner owner;
+  private final TaskBody<T> body;
+  private final Task task;
+  private final Completion.Source<T> source = Completion.source();
+
+  OwnerCall(Owner owner, TaskBody<T> body) {
+    this.owner = owner;
+    this.body = body;
+    Task caller = Task.current();
+    this.task =
+        new Task(
+                caller,
+                "call-" + owner.name(),
+                caller.priority(),
+                new Placement.Bound(owner),
+                caller.waitMode())
+            .detach();
+    source.onCancel(() -> task.cancel(null));
+  }
+
+  Completion<T> completion() {
+    return source.completion();
+  }
+
+  @Override
+  public void run() {
+    if (source.completion().isDone()) {
+      return;
+    }
+    try {
+      source.complete(task.run(body));
+    } catch (Throwable failure) {
+      source.fail(failure);
+    }
+  }
+
+  void refuse() {
+    source.fail(
+        new EngineException(
+            owner.name(), "its queue is full; try again when some of its calls have ended", null));
+  }
+}

@@ -1,0 +1,11 @@
+package io.fairlead.task;
+
+/** What a scope makes of its children's outcomes. */
+public enum ScopePolicy {
+  /** All must succeed: the first failure cancels the rest and is thrown by join. */
+  ALL_SUCCEED,
+  /** One success is enough: it cancels the rest. If all fail, join throws the first failure. */
+  FIRST_SUCCESS,
+  /** Failures cancel nothing: join gives the successes, and the forks know their failures. */
+  COLLECT
+}

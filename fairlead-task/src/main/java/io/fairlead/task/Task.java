@@ -1,0 +1,620 @@
+package io.fairlead.task;
+
+import io.fairlead.fault.TaskCancelledException;
+import io.fairlead.fault.TaskInterruptedException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.Map;
+import java.util.Objects;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One piece of work: the carrier of identity, cancellation, interrupt status, wait mode and
+ * attachments. State is found through the task, never through the thread it happens to run on.
+ *
+ * <p><b>Life.</b>
+ *
+ * <pre>
+ * NEW      made by fork, enter or an owner's call; runner = null
+ *   → RUNNING  runner = its thread. If it was cancelled before, the body does not run at all
+ * RUNNING  the body; while it makes a synchronous call on an owner it is <i>lent</i>: runner is the
+ *          owner's thread, and the caller waits, so that one thread at a time acts for it
+ *   → ENDING   scopes that the body left open are cancelled and waited for; end hooks run
+ *   → ENDED    runner = null
+ * </pre>
+ *
+ * <b>Cancellation</b> is sticky and goes down: flag first, then the runner is interrupted (which
+ * ends JDK waits, and ours), then every open scope is cancelled. A scope or child that opens at the
+ * same moment either is seen by the canceller or sees the flag itself (both sides write, then
+ * read).
+ *
+ * <pre>
+ * field       | writer                    | reader   | mode, guard
+ * flags       | anyone                    | anyone   | volatile, atomic or / and
+ * cause       | the first canceller       | anyone   | written before the flag that says so
+ * runner      | the thread that acts      | cancellers | volatile, under the poke lock
+ * poke        | runner changes, cancellers| same     | a spin lock held for one interrupt() call,
+ *             |                           |          | so that no interrupt hits a thread that
+ *             |                           |          | has gone on to other work
+ * attachments | own thread (fork: forker) | own thread; joiner after the end | plain: handed over
+ *             |                           |          | by thread start and by the scope's count
+ * scopes      | own thread                | cancellers | volatile: see cancellation
+ * detached    | its maker, before it runs | anyone   | plain
+ * binds       | own thread                | own thread | plain
+ * </pre>
+ *
+ * ROOT is one for the process: what threads count as that never entered. It cannot be cancelled,
+ * does not end, keeps no list of scopes, and its attachments are thread-safe.
+ */
+public final class Task {
+  private static final int CANCELLED = 1;
+  private static final int INTERRUPTED = 2;
+
+  /** The one place where a thread finds its task; unbound means ROOT. */
+  private static final ScopedValue<Task> CURRENT = ScopedValue.newInstance();
+
+  private static final AtomicLong IDS = new AtomicLong();
+  private static final Task ROOT = new Task(null, "root", 0, Placement.FREE, WaitMode.NONBLOCKING);
+  private static final Map<TaskAttachment<?>, Object> ROOT_VALUES = new ConcurrentHashMap<>();
+  private static final VarHandle FLAGS;
+  private static final VarHandle CAUSE;
+  private static final VarHandle POKE;
+
+  static {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      FLAGS = lookup.findVarHandle(Task.class, "flags", int.class);
+      CAUSE = lookup.findVarHandle(Task.class, "cause", Throwable.class);
+      POKE = lookup.findVarHandle(Task.class, "poke", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final long id = IDS.getAndIncrement();
+  private final @Nullable Task parent;
+  private final @Nullable String name;
+  private final int priority;
+  private final Placement placement;
+
+  /** Final but for ROOT, whose mode is that of the runtime opened last. */
+  private volatile WaitMode waitMode;
+
+  private volatile int flags;
+  private volatile @Nullable Throwable cause;
+  private volatile @Nullable Thread runner;
+
+  @SuppressWarnings("unused") // through POKE
+  private volatile int poke;
+
+  private @Nullable Attached attachments;
+  private volatile @Nullable TaskScope<?> scopes;
+  private int binds;
+  private boolean detached;
+
+  /** The engine calls that this task is in, innermost first; own thread, and children's reads. */
+  volatile Engine.@Nullable Frame engineFrames;
+
+  Task(
+      @Nullable Task parent,
+      @Nullable String name,
+      int priority,
+      Placement placement,
+      WaitMode waitMode) {
+    this.parent = parent;
+    this.name = name;
+    this.priority = priority;
+    this.placement = placement;
+    this.waitMode = waitMode;
+  }
+
+  // --- who --------------------------------------------------------------------------------------
+
+  /**
+   * The caller's task; ROOT on a thread that never entered. Any thread; never blocks; a few
+   * nanoseconds.
+   */
+  public static Task current() {
+    return CURRENT.orElse(ROOT);
+  }
+
+  /** The process-wide ROOT. */
+  static Task root() {
+    return ROOT;
+  }
+
+  /** Whether this is what unentered threads count as. */
+  public boolean isRoot() {
+    return this == ROOT;
+  }
+
+  /** Never given twice in one process. */
+  public long id() {
+    return id;
+  }
+
+  /** As given, or "task-" and the id. */
+  public String name() {
+    return name == null ? "task-" + id : name;
+  }
+
+  /** Says that the parent does not wait for this task: it is outside of its structure. */
+  Task detach() {
+    detached = true;
+    return this;
+  }
+
+  @Nullable String givenName() {
+    return name;
+  }
+
+  /** Higher is more urgent. */
+  public int priority() {
+    return priority;
+  }
+
+  /** Who forked it, or null for ROOT. */
+  public @Nullable Task parent() {
+    return parent;
+  }
+
+  /** Where it runs. */
+  public Placement placement() {
+    return placement;
+  }
+
+  /** How it waits unless a call says otherwise. */
+  public WaitMode waitMode() {
+    return waitMode;
+  }
+
+  // --- cancellation and interrupts --------------------------------------------------------------
+
+  /**
+   * Asks the task and everything below it to stop. Waits throw {@link TaskCancelledException} from
+   * now on, its thread is interrupted, a child that has not begun will not begin. The first cause
+   * stands. Any thread; never blocks.
+   *
+   * @param cause why, or null
+   * @throws IllegalStateException for ROOT
+   */
+  public void cancel(@Nullable Throwable cause) {
+    if (isRoot()) {
+      throw new IllegalStateException(
+          "ROOT stands for all threads that never entered and cannot be cancelled: "
+              + "cancel a scope, or enter(...) and cancel that task");
+    }
+    if (cause != null) {
+      // compare-and-set before the flag: who sees the flag sees the first cause
+      CAUSE.compareAndSet(this, null, cause);
+    }
+    if (((int) FLAGS.getAndBitwiseOr(this, CANCELLED) & CANCELLED) != 0) {
+      return;
+    }
+    interruptRunner();
+    for (TaskScope<?> scope = scopes; scope != null; scope = scope.outer) {
+      scope.cancel(cause);
+    }
+  }
+
+  /** Whether it was asked to stop. Any thread; never blocks. */
+  public boolean isCancelled() {
+    return (flags & CANCELLED) != 0;
+  }
+
+  /**
+   * Interrupts the task: its present wait, or else its next one, throws {@link
+   * TaskInterruptedException}. Any thread; never blocks.
+   *
+   * @throws IllegalStateException for ROOT: interrupt the thread instead
+   */
+  public void interrupt() {
+    if (isRoot()) {
+      throw new IllegalStateException("ROOT has no thread of its own: interrupt the thread");
+    }
+    FLAGS.getAndBitwiseOr(this, INTERRUPTED);
+    interruptRunner();
+  }
+
+  /** Whether it, or the calling thread acting for it, is interrupted. Any thread. */
+  public boolean isInterrupted() {
+    return (flags & INTERRUPTED) != 0
+        || (current() == this && Thread.currentThread().isInterrupted());
+  }
+
+  /** Whether the current task was interrupted, and clears that, as {@link Thread#interrupted}. */
+  public static boolean interrupted() {
+    Task task = current();
+    boolean flag = ((int) FLAGS.getAndBitwiseAnd(task, ~INTERRUPTED) & INTERRUPTED) != 0;
+    return Thread.interrupted() | flag;
+  }
+
+  /**
+   * Returns if there is no reason to stop. On the task's own thread; never blocks.
+   *
+   * @throws TaskCancelledException if it is cancelled
+   * @throws TaskInterruptedException if it is interrupted; the status stays set
+   */
+  public void checkCancelled() {
+    int seen = flags;
+    if ((seen & CANCELLED) != 0) {
+      throw cancelled();
+    }
+    if ((seen & INTERRUPTED) != 0 || Thread.currentThread().isInterrupted()) {
+      Thread.currentThread().interrupt();
+      throw new TaskInterruptedException("task '" + name() + "' was interrupted");
+    }
+  }
+
+  /** As checkCancelled, but cleans up before it throws. */
+  void checkCancelledOr(Runnable cleanup) {
+    try {
+      checkCancelled();
+    } catch (RuntimeException stop) {
+      cleanup.run();
+      throw stop;
+    }
+  }
+
+  private TaskCancelledException cancelled() {
+    Throwable why = cause;
+    String message = "task '" + name() + "' was cancelled" + (why == null ? "" : ": " + why);
+    return new TaskCancelledException(message, why);
+  }
+
+  @Nullable Throwable cancelCause() {
+    return cause;
+  }
+
+  // --- attachments
+  // --------------------------------------------------------------------------------
+
+  /**
+   * This task's value under the key; made by {@link TaskAttachment#initial} if there is none. On
+   * the task's own thread; for ROOT on any that never entered.
+   *
+   * @throws IllegalStateException in another task
+   */
+  public <T> @Nullable T get(TaskAttachment<T> key) {
+    if (isRoot()) {
+      return rootGet(key);
+    }
+    checkOwn();
+    Attached found = find(key);
+    if (found == null) {
+      T made = key.initial(this);
+      if (made == null) {
+        return null;
+      }
+      found = attach(key, made);
+    }
+    return value(found);
+  }
+
+  /** The value if there is one; makes none. Same threads as {@link #get}. */
+  public <T> @Nullable T peek(TaskAttachment<T> key) {
+    if (isRoot()) {
+      return value(ROOT_VALUES.get(key));
+    }
+    checkOwn();
+    Attached found = find(key);
+    return found == null ? null : value(found);
+  }
+
+  <T> void set(TaskAttachment<T> key, @Nullable T value) {
+    checkOwn();
+    Attached found = find(key);
+    if (found != null) {
+      found.value = value;
+    } else if (value != null) {
+      attach(key, value);
+    }
+  }
+
+  private void checkOwn() {
+    if (current() != this) {
+      throw new IllegalStateException(
+          "task '"
+              + name()
+              + "' is asked for an attachment by task '"
+              + current().name()
+              + "': attachments are used by their own task only");
+    }
+  }
+
+  private @Nullable Attached find(TaskAttachment<?> key) {
+    for (Attached a = attachments; a != null; a = a.next) {
+      if (a.key == key) {
+        return a;
+      }
+    }
+    return null;
+  }
+
+  private Attached attach(TaskAttachment<?> key, Object value) {
+    return attachments = new Attached(key, value, attachments);
+  }
+
+  @SuppressWarnings("unchecked") // attached under a key of this type
+  private static <T> @Nullable T value(Attached attached) {
+    return (T) attached.value;
+  }
+
+  @SuppressWarnings("unchecked") // attached under a key of this type
+  private static <T> @Nullable T value(@Nullable Object value) {
+    return (T) value;
+  }
+
+  private static <T> @Nullable T rootGet(TaskAttachment<T> key) {
+    T value = value(ROOT_VALUES.get(key));
+    if (value != null) {
+      return value;
+    }
+    key.rootLock.lock();
+    try {
+      value = value(ROOT_VALUES.get(key));
+      if (value == null) {
+        value = key.initial(ROOT);
+        if (value != null) {
+          ROOT_VALUES.put(key, value);
+        }
+      }
+      return value;
+    } finally {
+      key.rootLock.unlock();
+    }
+  }
+
+  static <T> @Nullable T rootForget(TaskAttachment<T> key) {
+    return value(ROOT_VALUES.remove(key));
+  }
+
+  /** Gives the child its first values. Forker's thread. */
+  void forkAttachmentsTo(Task child) {
+    if (isRoot()) {
+      ROOT_VALUES.forEach((key, value) -> forkOne(key, value, child));
+      return;
+    }
+    for (Attached a = attachments; a != null; a = a.next) {
+      forkOne(a.key, a.value, child);
+    }
+  }
+
+  @SuppressWarnings("unchecked") // attached under a key of this type
+  private void forkOne(TaskAttachment<?> key, @Nullable Object value, Task child) {
+    Object first = ((TaskAttachment<Object>) key).fork(this, value, child);
+    if (first != null) {
+      child.attach(key, first);
+    }
+  }
+
+  /** Hands the ended child's values to this task. Joiner's thread. */
+  @SuppressWarnings("unchecked") // attached under a key of this type
+  void joinAttachmentsOf(Task child, Problems problems) {
+    for (Attached a = child.attachments; a != null; a = a.next) {
+      TaskAttachment<Object> key = (TaskAttachment<Object>) a.key;
+      Object value = a.value;
+      if (value != null) {
+        problems.run(() -> key.join(this, child, value));
+      }
+    }
+    child.attachments = null;
+  }
+
+  /** Runs the end hooks, newest first, and those of values that come up meanwhile. */
+  @SuppressWarnings("unchecked") // attached under a key of this type
+  private void endAttachments(Problems problems) {
+    for (Attached a = firstNotEnded(); a != null; a = firstNotEnded()) {
+      a.ended = true;
+      TaskAttachment<Object> key = (TaskAttachment<Object>) a.key;
+      Object value = a.value;
+      if (value != null) {
+        problems.run(() -> key.end(this, value));
+      }
+    }
+  }
+
+  private @Nullable Attached firstNotEnded() {
+    for (Attached a = attachments; a != null; a = a.next) {
+      if (!a.ended) {
+        return a;
+      }
+    }
+    return null;
+  }
+
+  private static final class Attached {
+    final TaskAttachment<?> key;
+    final @Nullable Attached next;
+    @Nullable Object value;
+    boolean ended;
+
+    Attached(TaskAttachment<?> key, Object value, @Nullable Attached next) {
+      this.key = key;
+      this.value = value;
+      this.next = next;
+    }
+  }
+
+  // --- running
+  // ------------------------------------------------------------------------------------
+
+  /**
+   * Runs the body as this task on the calling thread, from begin to end: end hooks included, scopes
+   * that it left open closed.
+   */
+  <T extends @Nullable Object> T run(TaskBody<T> body) throws Exception {
+    return ScopedValue.where(CURRENT, this).call(() -> live(body));
+  }
+
+  private <T extends @Nullable Object> T live(TaskBody<T> body) throws Exception {
+    become(Thread.currentThread());
+    Problems problems = new Problems();
+    T value = null;
+    try {
+      if (isCancelled()) {
+        throw cancelled();
+      }
+      value = nullable(body.run());
+    } catch (Throwable failure) {
+      problems.add(failure);
+    }
+    closeLeftScopes(problems);
+    endAttachments(problems);
+    leave();
+    problems.throwAny();
+    return nullable(value);
+  }
+
+  /**
+   * Runs the body as this task on the calling thread while the thread that acts for it waits: the
+   * task is lent. The lender gets it back before this returns.
+   */
+  <T extends @Nullable Object> T runLent(@Nullable Thread lender, TaskBody<T> body)
+      throws Exception {
+    if (isRoot()) {
+      return nullable(body.run());
+    }
+    become(Thread.currentThread());
+    try {
+      return ScopedValue.where(CURRENT, this).call(() -> nullable(body.run()));
+    } finally {
+      leave();
+      if (lender != null) {
+        become(lender);
+      }
+    }
+  }
+
+  /** The calling thread acts for this task again, after a child ran inline on it. */
+  void resume() {
+    if (!isRoot()) {
+      become(Thread.currentThread());
+    }
+  }
+
+  private void become(Thread thread) {
+    runner = thread;
+    // volatile both: a canceller that missed the runner has set a flag that is seen here
+    if (flags != 0) {
+      thread.interrupt();
+    }
+  }
+
+  private void leave() {
+    lockPoke();
+    runner = null;
+    POKE.setRelease(this, 0);
+    if ((flags & INTERRUPTED) == 0 && isCancelled()) {
+      // our own interrupt, sent to end waits: it must not leak into what the thread does next
+      Thread.interrupted();
+    }
+  }
+
+  private void interruptRunner() {
+    lockPoke();
+    Thread thread = runner;
+    if (thread != null) {
+      thread.interrupt();
+    }
+    POKE.setRelease(this, 0);
+  }
+
+  private void lockPoke() {
+    // acquire/release: held for one interrupt() call, which never blocks
+    while (!POKE.weakCompareAndSetAcquire(this, 0, 1)) {
+      Thread.onSpinWait();
+    }
+  }
+
+  // --- scopes, and where waiting is allowed
+  // -------------------------------------------------------
+
+  void push(TaskScope<?> scope) {
+    if (!isRoot()) {
+      scopes = scope;
+    }
+  }
+
+  void pop(TaskScope<?> scope) {
+    if (!isRoot()) {
+      scopes = scope.outer;
+    }
+  }
+
+  @Nullable TaskScope<?> innermostScope() {
+    return isRoot() ? null : scopes;
+  }
+
+  private void closeLeftScopes(Problems problems) {
+    TaskScope<?> left = scopes;
+    if (left == null) {
+      return;
+    }
+    problems.add(
+        new IllegalStateException(
+            "task '"
+                + name()
+                + "' ended with its scope '"
+                + left.name()
+                + "' open: use try-with-resources"));
+    for (; left != null; left = scopes) {
+      TaskScope<?> scope = left;
+      problems.run(scope::closeNow);
+    }
+  }
+
+  /** Own thread: a context is bound for the length of a call, which therefore must not suspend. */
+  void enterBind() {
+    if (!isRoot()) {
+      binds++;
+    }
+  }
+
+  void leaveBind() {
+    if (!isRoot()) {
+      binds--;
+    }
+  }
+
+  /** The parent that waits for this task, or null if nobody does. */
+  @Nullable Task waitingParent() {
+    return detached ? null : parent;
+  }
+
+  /** Refuses a wait that would hang or break a rule, instead of letting it. */
+  void checkMayWait() {
+    Owner owner = RoleThread.currentOwner();
+    if (owner != null && owner.isPolling()) {
+      throw new IllegalStateException(
+          "a callback on the polling thread of '"
+              + owner.name()
+              + "' waits for a completion, and would wait for itself: register onDone instead");
+    }
+    if (binds > 0 && !isRoot() && Thread.currentThread().isVirtual()) {
+      throw new IllegalStateException(
+          "task '"
+              + name()
+              + "' waits inside a call that has a context current: it could resume "
+              + "on another OS thread, without it. Wait outside of the call");
+    }
+  }
+
+  /** ROOT waits as the runtime that was opened last. */
+  static void rootWaitMode(WaitMode mode) {
+    ROOT.waitMode = mode;
+  }
+
+  /** Says that null is among the values of T, which the type system cannot. */
+  @SuppressWarnings({"NullAway", "TypeParameterUnusedInFormals"})
+  static <T extends @Nullable Object> T nullable(@Nullable T value) {
+    return Objects.isNull(value) ? null : value;
+  }
+
+  @Override
+  public String toString() {
+    return "Task[" + name() + " #" + id + "]";
+  }
+}

@@ -1,0 +1,227 @@
+package io.fairlead.task;
+
+import io.fairlead.fault.TaskFailedException;
+import java.lang.invoke.MethodHandles;
+import java.lang.ref.Cleaner;
+import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The tasks of one Fairlead: makes scopes, lets foreign threads enter, and owns the poller, the
+ * owners and the engines, which end with it.
+ *
+ * <p>Threads: one for each owner, one poller as soon as something is registered, one cleaner for
+ * the process. Tasks are virtual threads of the JDK.
+ *
+ * <p>Lock order: no locks. {@code owners}, {@code engines} and {@code OPEN} are copy on write.
+ */
+public final class TaskRuntime implements AutoCloseable {
+
+  /** Everything a virtual thread may touch first: see {@link #initialiseClasses}. */
+  private static final List<Class<?>> CLASSES =
+      List.of(
+          Task.class,
+          Completion.class,
+          TaskScope.class,
+          Fork.class,
+          Owner.class,
+          OwnerCall.class,
+          LentCall.class,
+          CommandQueue.class,
+          Retired.class,
+          Gate.class,
+          Engine.class,
+          Role.class,
+          io.fairlead.fault.Mutant.class,
+          io.fairlead.fault.TaskCancelledException.class,
+          io.fairlead.fault.TaskInterruptedException.class);
+
+  /** Runtimes that are open, oldest first; ROOT waits as the last one does. */
+  private static final CopyOnWriteArrayList<TaskRuntime> OPEN = new CopyOnWriteArrayList<>();
+
+  private final TaskConfig config;
+  private final CopyOnWriteArrayList<Owner> owners = new CopyOnWriteArrayList<>();
+  private final CopyOnWriteArrayList<Engine<?>> engines = new CopyOnWriteArrayList<>();
+  private final AtomicBoolean closed = new AtomicBoolean();
+  private final Owner poller;
+  private final AtomicBoolean pollerStarted = new AtomicBoolean();
+
+  private TaskRuntime(TaskConfig config) {
+    this.config = Objects.requireNonNull(config, "config");
+    this.poller = new Owner("poller", Role.DEVICE_MANAGER, config);
+  }
+
+  /** Opens a runtime. Any thread; never blocks. */
+  public static TaskRuntime open(TaskConfig config) {
+    initialiseClasses();
+    TaskRuntime runtime = new TaskRuntime(config);
+    OPEN.add(runtime);
+    updateRoot();
+    return runtime;
+  }
+
+  /**
+   * A virtual thread cannot leave its carrier inside a static initialiser, and others that need the
+   * class then hold theirs too: so all are run here, by the thread that opens.
+   */
+  private static void initialiseClasses() {
+    MethodHandles.Lookup lookup = MethodHandles.lookup();
+    for (Class<?> type : CLASSES) {
+      try {
+        lookup.ensureInitialized(type);
+      } catch (IllegalAccessException e) {
+        throw new IllegalStateException(type + " is not accessible to its own package", e);
+      }
+    }
+  }
+
+  private static void updateRoot() {
+    TaskRuntime newest = null;
+    for (TaskRuntime runtime : OPEN) {
+      newest = runtime;
+    }
+    Task.rootWaitMode(newest == null ? WaitMode.NONBLOCKING : newest.config.waitMode());
+  }
+
+  // --- tasks
+  // --------------------------------------------------------------------------------------
+
+  /** A scope with the default options; see {@link #scope(ScopeOptions)}. */
+  public <T extends @Nullable Object> TaskScope<T> scope() {
+    return scope(ScopeOptions.DEFAULT);
+  }
+
+  /** Opens a scope, owned by the current task (by the calling thread, if it never entered). */
+  public <T extends @Nullable Object> TaskScope<T> scope(ScopeOptions options) {
+    checkOpen();
+    return new TaskScope<>(options, config.waitMode());
+  }
+
+  /**
+   * The calling thread becomes a task for the length of the body: a child of the current task, or
+   * of ROOT. It blocks only its own thread, obeys its interrupts, and is known wherever tasks are.
+   * Any thread; blocks as the body does.
+   *
+   * @return what the body returned
+   * @throws RuntimeException unchecked exceptions and errors of the body, as they are
+   * @throws TaskFailedException around a checked exception of the body
+   */
+  public <T extends @Nullable Object> T enter(String name, int priority, TaskBody<T> body) {
+    Objects.requireNonNull(name, "name");
+    TaskScope<T> scope = scope(ScopeOptions.DEFAULT.name(name).policy(ScopePolicy.COLLECT));
+    try {
+      return scope.runInline(name, priority, body);
+    } catch (RuntimeException unchecked) {
+      throw unchecked;
+    } catch (Exception checked) {
+      throw new TaskFailedException("task '" + name + "' failed: " + checked, checked);
+    }
+  }
+
+  /** What threads count as that never entered: one for the process, shared. */
+  public Task root() {
+    return Task.root();
+  }
+
+  /** How tasks of this runtime wait unless they say otherwise. */
+  public WaitMode waitMode() {
+    return config.waitMode();
+  }
+
+  /** The settings it was opened with. */
+  public TaskConfig config() {
+    return config;
+  }
+
+  // --- owners, polling, engines
+  // --------------------------------------------------------------------
+
+  /** A new owner with its own daemon thread, which is started. It ends with the runtime. */
+  public Owner owner(String name, Role role) {
+    checkOpen();
+    Owner owner = new Owner(name, role, config);
+    owners.add(owner);
+    return owner.start();
+  }
+
+  Owner engineOwner(String name) {
+    return owner(name, Role.OWNER);
+  }
+
+  /**
+   * Has the runtime's poller poll this source from now on. For sources that have no owner. Any
+   * thread; never blocks; the first one starts the poller's thread.
+   */
+  public void register(PollSource source) {
+    checkOpen();
+    poller.addSource(source);
+    if (pollerStarted.compareAndSet(false, true)) {
+      poller.start();
+    }
+  }
+
+  /** Stops polling it; one poll may still be going on. Any thread; never blocks. */
+  public void unregister(PollSource source) {
+    poller.removeSource(source);
+  }
+
+  /** Wakes the poller: a source of it has something pending again. Any thread; never blocks. */
+  public void ringPoller() {
+    poller.ring();
+  }
+
+  /**
+   * Declares a library of the user's as an engine. Instances are made when first needed; for
+   * OWNER_ONLY their threads are started now.
+   */
+  public <I> Engine<I> engine(
+      String name, ThreadRule rule, EngineFactory<I> factory, EngineLimits limits) {
+    checkOpen();
+    Engine<I> engine = new Engine<>(this, name, rule, factory, limits);
+    engines.add(engine);
+    return engine;
+  }
+
+  /**
+   * The process's cleaner, whose thread has the role CLEANER: no gate lets it into an engine. A
+   * cleaning action only retires a node to its owner.
+   */
+  public static Cleaner cleaner() {
+    return CleanerHolder.CLEANER;
+  }
+
+  private static final class CleanerHolder {
+    static final Cleaner CLEANER =
+        Cleaner.create(body -> new RoleThread("cleaner", Role.CLEANER, null, body));
+  }
+
+  // --- closing
+  // ------------------------------------------------------------------------------------
+
+  private void checkOpen() {
+    if (closed.get()) {
+      throw new IllegalStateException("this runtime is closed: open another one");
+    }
+  }
+
+  /**
+   * Closes the engines (calls in flight end first), then the owners, newest first, then the poller.
+   * Waits for all that. Scopes must have been closed by their owners. Twice is harmless.
+   */
+  @Override
+  public void close() {
+    if (!closed.compareAndSet(false, true)) {
+      return;
+    }
+    OPEN.remove(this);
+    updateRoot();
+    engines.reversed().forEach(Engine::close);
+    owners.reversed().forEach(Owner::close);
+    if (pollerStarted.getAndSet(true)) {
+      poller.close();
+    }
+  }
+}
