@@ -3,6 +3,6 @@ module io.fairlead.device {
   requires transitive io.fairlead.task;
   requires static org.jspecify;
 
-  // exports io.fairlead.device; // with its first class: javac refuses an empty package
+  exports io.fairlead.device;
   exports io.fairlead.device.spi;
 }

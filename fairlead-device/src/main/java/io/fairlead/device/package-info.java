@@ -3,6 +3,11 @@
  *
  * <p>Receives tasks from {@code io.fairlead.task}, and a driver from {@code
  * io.fairlead.device.spi}. Hands ordered streams and completions to memory and messages.
+ *
+ * <p>Start at {@link io.fairlead.device.DeviceContext} (one device as all tasks share it), then
+ * {@link io.fairlead.device.DeviceStream} (ordered work), {@link io.fairlead.device.Mark} (a
+ * position in it) and {@link io.fairlead.device.Operand} (what the work is done on). How order is
+ * kept is told in {@code StreamCore}, how waiters are woken in {@code Waiters}.
  */
 @NullMarked
 package io.fairlead.device;

@@ -1,0 +1,38 @@
+package io.fairlead.device;
+
+import io.fairlead.task.Task;
+import java.util.stream.Collectors;
+
+/** Where a resource was made, for the report of a leak. */
+final class CallSite {
+  /** Callers that are named: enough to tell one user of a helper method from another. */
+  private static final int FRAMES = 3;
+
+  private static final StackWalker WALKER = StackWalker.getInstance();
+
+  private CallSite() {}
+
+  /** The callers outside of Fairlead's own modules, and the task. A few microseconds. */
+  static String here() {
+    String frames =
+        WALKER.walk(
+            stack ->
+                stack
+                    .filter(frame -> !isOurs(frame.getClassName()))
+                    .limit(FRAMES)
+                    .map(frame -> frame.toStackTraceElement().toString())
+                    .collect(Collectors.joining(" < ")));
+    Task task = Task.current();
+    return (frames.isEmpty() ? "an unknown place" : frames)
+        + ", task "
+        + task.name()
+        + " #"
+        + task.id();
+  }
+
+  private static boolean isOurs(String name) {
+    return name.startsWith("io.fairlead.device.")
+        && !name.endsWith("Test")
+        && !name.contains("Test$");
+  }
+}

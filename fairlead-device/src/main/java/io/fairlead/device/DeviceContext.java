@@ -1,0 +1,883 @@
+package io.fairlead.device;
+
+import io.fairlead.device.DeviceException.Cause;
+import io.fairlead.device.DeviceException.Site;
+import io.fairlead.device.spi.Capability;
+import io.fairlead.device.spi.DeviceInfo;
+import io.fairlead.device.spi.Driver;
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.fault.Severity;
+import io.fairlead.task.Completion;
+import io.fairlead.task.Gate;
+import io.fairlead.task.Owner;
+import io.fairlead.task.PollSource;
+import io.fairlead.task.Role;
+import io.fairlead.task.TaskBody;
+import io.fairlead.task.TaskRuntime;
+import io.fairlead.task.ThreadRule;
+import java.lang.System.Logger.Level;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.lang.ref.Cleaner;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
+import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One device, as everybody in this process shares it: its primary context, the streams that tasks
+ * draw from, and what is known of its health.
+ *
+ * <h2>States</h2>
+ *
+ * <pre>
+ * from | to      | by                                    | what it means
+ * -----|---------|---------------------------------------|---------------------------------------
+ * OPEN | LOST    | the first fatal fault, whoever sees it | every waiter fails with it at once, and
+ *      |         |                                       | every later call says the same
+ * any  | CLOSED  | close()                               | calls are refused; what is left is
+ *      |         |                                       | released in order
+ * </pre>
+ *
+ * <h2>Who does what</h2>
+ *
+ * The owner's thread creates, loads and destroys, and drains what was retired. Tasks enqueue from
+ * wherever they run. A driver that notifies completes waiters on its own threads; for one that does
+ * not, and for adopted streams, the runtime's poller looks at each stream that somebody waits for,
+ * and now and then at the context's health. The cleaner only retires.
+ *
+ * <h2>Lock order</h2>
+ *
+ * pool → (the owner's queue) ; turn of a stream → operands' locks → table, host blocks. {@code
+ * table} and the block pool's lock are leaves: nothing is called under them. Waiters and faults
+ * take no lock.
+ *
+ * <pre>
+ * field       | writer                  | reader      | mode, guard
+ * cores       | table                   | any         | volatile, copied on write
+ * modules     | table                   | table       | plain
+ * failure     | first fault, or close   | any         | CAS from null
+ * closed      | close                   | any         | volatile
+ * polling     | table, once             | table       | plain
+ * pollerRests | poller, any waiter      | same        | volatile; see hasPending
+ * heartbeat   | poller                  | poller      | plain
+ * </pre>
+ */
+public final class DeviceContext implements AutoCloseable {
+  /** The answer of every wait for what has ended; shared, so that such a wait makes no garbage. */
+  static final Completion<Void> REACHED = Completion.completed(null);
+
+  /** Finds what was dropped unclosed. Its actions only retire a node to an owner. */
+  static final Cleaner CLEANER = TaskRuntime.cleaner();
+
+  /** Launch sites named in the message of a lost context; all of them would fill a screen. */
+  private static final int SITES_MAX = 32;
+
+  private static final System.Logger LOG = System.getLogger("io.fairlead.device");
+
+  private static final AtomicLong STREAM_IDS = new AtomicLong();
+
+  /** Calls that may block, create or load: the owner makes them. */
+  private static final Set<DriverCall> MANAGED =
+      EnumSet.of(
+          DriverCall.STREAM_CREATE,
+          DriverCall.STREAM_DESTROY,
+          DriverCall.EVENT_CREATE,
+          DriverCall.EVENT_DESTROY,
+          DriverCall.HOST_ALLOC,
+          DriverCall.HOST_FREE,
+          DriverCall.MODULE_LOAD,
+          DriverCall.MODULE_UNLOAD);
+
+  private static final List<DriverCall> ENQUEUING =
+      List.of(
+          DriverCall.LAUNCH,
+          DriverCall.COPY,
+          DriverCall.FILL,
+          DriverCall.ALLOC_ASYNC,
+          DriverCall.FREE_ASYNC);
+
+  private static final VarHandle FAILURE;
+
+  static {
+    try {
+      FAILURE =
+          MethodHandles.lookup()
+              .findVarHandle(DeviceContext.class, "failure", DeviceException.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final TaskRuntime tasks;
+  private final Driver driver;
+  private final DeviceConfig config;
+  private final DeviceInfo info;
+  private final Owner owner;
+  private final long nativeContext;
+  private final DriverGate gate;
+  private final Gate managed;
+  private final Gate bound;
+  private final Gate unbound;
+  private final DriverCall strictestCall;
+  private final boolean notified;
+  private final Counters counters = new Counters();
+  private final StreamPool pool;
+  private final TaskStreams taskStreams = new TaskStreams(this);
+  private final HostBlocks hostBlocks;
+  private final Poller poller = new Poller();
+  private final ReentrantLock table = new ReentrantLock();
+  private final List<KernelModule.Loaded> modules = new ArrayList<>();
+  private final List<DeviceStream> adopted = new ArrayList<>();
+  private boolean polling;
+  private volatile StreamCore[] cores = {};
+  private volatile @Nullable DeviceException failure;
+  private volatile boolean closed;
+
+  private DeviceContext(
+      TaskRuntime tasks,
+      Driver driver,
+      DeviceInfo info,
+      DeviceConfig config,
+      Owner owner,
+      long nativeContext) {
+    this.tasks = tasks;
+    this.driver = driver;
+    this.config = config;
+    this.info = info;
+    this.owner = owner;
+    this.nativeContext = nativeContext;
+    this.gate = new DriverGate(driver, nativeContext);
+    String engine = "device " + info.ordinal();
+    this.managed = Gate.of(engine, ThreadRule.OWNER_ONLY, owner, Set.of(), null);
+    this.bound = Gate.of(engine, ThreadRule.CONTEXT_CURRENT, owner, Set.of(), gate);
+    this.unbound = Gate.of(engine, ThreadRule.ANY_THREAD, owner, Set.of(), null);
+    this.strictestCall =
+        ENQUEUING.stream().filter(gate::needsCurrent).findFirst().orElse(DriverCall.LAUNCH);
+    this.notified = driver.capabilities().contains(Capability.NOTIFY);
+    // signals of more streams than that may hold up each other's work
+    this.pool = new StreamPool(this, Math.clamp(info.streamsWithSignals(), 1, config.streamsMax()));
+    this.hostBlocks = new HostBlocks(this, config.hostBytesMax());
+  }
+
+  /**
+   * Opens a device: starts its owner, which retains the primary context. Any thread; waits for the
+   * owner. The driver stays the caller's and must outlive the context.
+   *
+   * @throws IllegalArgumentException if there is no such device
+   * @throws DeviceException if the driver refuses
+   */
+  public static DeviceContext open(
+      TaskRuntime tasks, Driver driver, int ordinal, DeviceConfig config) {
+    if (ordinal < 0 || ordinal >= driver.deviceCount()) {
+      throw new IllegalArgumentException(
+          "there is no device "
+              + ordinal
+              + ": driver "
+              + driver.name()
+              + " has "
+              + driver.deviceCount());
+    }
+    Owner owner = tasks.owner("device-" + ordinal, Role.DEVICE_MANAGER);
+    try {
+      long context = owner.call(() -> retain(driver, ordinal)).awaitUninterruptibly();
+      DeviceContext opened =
+          new DeviceContext(tasks, driver, driver.info(ordinal), config, owner, context);
+      if (!opened.notified) {
+        opened.poll();
+      }
+      return opened;
+    } catch (RuntimeException e) {
+      owner.close();
+      throw e;
+    }
+  }
+
+  private static long retain(Driver driver, int ordinal) {
+    try {
+      return driver.retain(ordinal);
+    } catch (DriverException e) {
+      Site site = new Site("retain the primary context", ordinal, 0);
+      throw refusal(site, e);
+    }
+  }
+
+  // --- what it is -----------------------------------------------------------------------------
+
+  /** What the device is. Any thread; never blocks. */
+  public DeviceInfo info() {
+    return info;
+  }
+
+  /** Ordinal of the device. */
+  public int ordinal() {
+    return info.ordinal();
+  }
+
+  /** The driver; go through {@link #driverCall} for every call. */
+  public Driver driver() {
+    return driver;
+  }
+
+  /** What the driver can do beyond the minimum. */
+  public Set<Capability> capabilities() {
+    return driver.capabilities();
+  }
+
+  public DeviceConfig config() {
+    return config;
+  }
+
+  /** The driver's handle of the primary context, for foreign code. */
+  public long nativeContext() {
+    return nativeContext;
+  }
+
+  /** The device manager, {@link Role#DEVICE_MANAGER}: creates, loads, releases what was retired. */
+  public Owner owner() {
+    return owner;
+  }
+
+  /** What has been done so far. Any thread; cheap enough to ask often. */
+  public DeviceStats stats() {
+    long kernelNanos = closed ? -1 : driver.kernelNanos(nativeContext);
+    return counters.snapshot(kernelNanos, cores.length, hostBlocks.bytesHeld());
+  }
+
+  // --- streams --------------------------------------------------------------------------------
+
+  /**
+   * The current task's stream: leased from the pool at first use, an idle one first, ordered after
+   * what its parent had enqueued at the fork, and given back when the task ends. Threads that never
+   * entered share one. Any thread; parks only while a new stream is made.
+   *
+   * @throws DeviceLostException if the context is lost
+   * @throws IllegalStateException if the context is closed
+   */
+  public DeviceStream stream() {
+    return taskStreams.current();
+  }
+
+  /**
+   * A stream of the caller's own, to be closed by it; a dropped one is closed by the collector, and
+   * reported. Any thread; waits for the owner.
+   *
+   * @param priority 0 is normal, higher runs sooner; clamped to what the device has
+   */
+  public DeviceStream openStream(int priority) {
+    DeviceStream stream = new DeviceStream(create(priority), false);
+    closeWhenDropped(stream);
+    return stream;
+  }
+
+  private static void closeWhenDropped(DeviceStream stream) {
+    StreamCore core = stream.core();
+    core.madeAt(CallSite.here());
+    CLEANER.register(stream, core::dropped);
+  }
+
+  /**
+   * A stream that somebody else made, so that it can be waited for and ordered against: each {@link
+   * DeviceStream#mark} on it stands for all that anybody has enqueued by then. It is never
+   * destroyed by us; close it before its maker destroys it. Adopting it twice gives the same
+   * object. Any thread; waits for the owner.
+   *
+   * @param handle the driver's handle of a stream of this context, on which nobody else signals
+   */
+  public DeviceStream adoptStream(long handle) {
+    DeviceStream known = findAdopted(handle);
+    if (known != null) {
+      return known;
+    }
+    StreamCore core =
+        managedCall("adopt stream", () -> publish(newCore(true), made -> made.adopt(handle)));
+    poll();
+    table.lock();
+    try {
+      DeviceStream stream = new DeviceStream(core, false);
+      adopted.removeIf(each -> !each.core().isOpen());
+      adopted.add(stream);
+      return stream;
+    } finally {
+      table.unlock();
+    }
+  }
+
+  private @Nullable DeviceStream findAdopted(long handle) {
+    table.lock();
+    try {
+      for (DeviceStream each : adopted) {
+        if (each.handle() == handle && each.core().isOpen()) {
+          return each;
+        }
+      }
+      return null;
+    } finally {
+      table.unlock();
+    }
+  }
+
+  /** A stream for the pool. */
+  DeviceStream createPooled(int priority) {
+    return new DeviceStream(create(priority), true);
+  }
+
+  private StreamCore create(int priority) {
+    StreamCore core =
+        managedCall("create stream", () -> publish(newCore(false), made -> made.create(priority)));
+    counters.streamsCreated.increment();
+    return core;
+  }
+
+  private StreamCore newCore(boolean foreign) {
+    requireSound("create stream", 0);
+    return new StreamCore(this, STREAM_IDS.incrementAndGet(), foreign);
+  }
+
+  /** Makes a stream and puts it into the table. Owner only, so close() comes before or after. */
+  private StreamCore publish(StreamCore core, Consumer<StreamCore> maker) {
+    try {
+      maker.accept(core);
+    } catch (DeviceException e) {
+      core.destroy(); // what was made of it
+      throw e;
+    }
+    table.lock();
+    try {
+      StreamCore[] longer = Arrays.copyOf(cores, cores.length + 1);
+      longer[cores.length] = core;
+      cores = longer;
+    } finally {
+      table.unlock();
+    }
+    return core;
+  }
+
+  /** Whether the stream is still in the table: it is not once it was destroyed or let go. */
+  boolean isKnown(DeviceStream stream) {
+    return Arrays.asList(cores).contains(stream.core());
+  }
+
+  void forget(StreamCore core) {
+    table.lock();
+    try {
+      cores = Arrays.stream(cores).filter(each -> each != core).toArray(StreamCore[]::new);
+    } finally {
+      table.unlock();
+    }
+  }
+
+  /**
+   * Completes when everything enqueued on all streams so far has ended. Any thread; does not block.
+   */
+  public Completion<Void> reached() {
+    List<Completion<Void>> unfinished = new ArrayList<>();
+    for (StreamCore core : cores) {
+      Completion<Void> each = core.completion(core.last());
+      if (each != REACHED) {
+        unfinished.add(each);
+      }
+    }
+    return unfinished.isEmpty() ? REACHED : allOf(unfinished);
+  }
+
+  @SuppressWarnings("NullAway") // Void has no other value
+  private static Completion<Void> allOf(List<Completion<Void>> parts) {
+    return Completion.all(parts).thenApply(_ -> null);
+  }
+
+  // --- code and host memory -------------------------------------------------------------------
+
+  /**
+   * Loads a module: the first of its images that the driver accepts. Any thread; waits for the
+   * owner, which may compile. Close it when it is not needed any more.
+   *
+   * @throws DeviceException if the driver accepts no image, or refuses the one it accepted
+   */
+  public KernelModule load(ModuleSource source) {
+    KernelModule.Loaded loaded =
+        managedCall("load module " + source.name(), () -> loadImage(source));
+    return new KernelModule(loaded, CallSite.here());
+  }
+
+  private KernelModule.Loaded loadImage(ModuleSource source) {
+    String operation = "load module " + source.name();
+    requireSound(operation, 0);
+    for (ModuleImage image : source.images()) {
+      if (driver.accepts(image)) {
+        long handle =
+            bindAndCall(
+                DriverCall.MODULE_LOAD, operation, () -> driver.moduleLoad(nativeContext, image));
+        KernelModule.Loaded loaded = new KernelModule.Loaded(this, source.name(), handle);
+        remember(loaded);
+        return loaded;
+      }
+    }
+    throw noImage(source, operation);
+  }
+
+  private DeviceException noImage(ModuleSource source, String operation) {
+    Site site = new Site(operation, ordinal(), 0);
+    String kinds =
+        source.images().stream().map(DeviceContext::kind).collect(Collectors.joining(", "));
+    return new DeviceException(
+        Severity.OPERATION,
+        site,
+        List.of(),
+        site
+            + ": driver "
+            + driver.name()
+            + " "
+            + driver.version()
+            + " accepts none of its images ("
+            + kinds
+            + "); add one that it does",
+        new Cause(DriverException.INVALID_IMAGE, "INVALID_IMAGE", null));
+  }
+
+  private static String kind(ModuleImage image) {
+    return switch (image) {
+      case ModuleImage.Java _ -> "Java kernels";
+      case ModuleImage.CudaSource source -> "CUDA source " + source.fileName();
+      case ModuleImage.Ptx _ -> "PTX";
+      case ModuleImage.Binary _ -> "a binary";
+    };
+  }
+
+  private void remember(KernelModule.Loaded module) {
+    table.lock();
+    try {
+      modules.add(module);
+    } finally {
+      table.unlock();
+    }
+  }
+
+  void forget(KernelModule.Loaded module) {
+    table.lock();
+    try {
+      modules.remove(module);
+    } finally {
+      table.unlock();
+    }
+  }
+
+  /** The pool of page-locked host memory. */
+  public HostBlocks hostBlocks() {
+    return hostBlocks;
+  }
+
+  // --- driver calls ---------------------------------------------------------------------------
+
+  /**
+   * Makes a driver call where and how it may be made: calls that create, destroy or load shift to
+   * the owner, and the caller waits for it; all others run here, with the context current if they
+   * need it and what was current restored after. Any thread that may wait; the cleaner is refused.
+   *
+   * <p>What is enqueued goes through {@link DeviceStream#enqueue} instead, which orders and counts
+   * it.
+   *
+   * @param operation for errors: {@code pin host memory}
+   * @param body calls the driver, and nothing that could suspend a task
+   * @throws DeviceException in place of the driver's exception
+   */
+  public <T extends @Nullable Object> T driverCall(
+      DriverCall call, String operation, TaskBody<T> body) {
+    requireSound(operation, 0);
+    if (call == DriverCall.STREAM_SYNCHRONIZE) {
+      throw new IllegalArgumentException(
+          operation + ": a stream is waited for with stream.reached().await(), in any wait mode");
+    }
+    if (MANAGED.contains(call)) {
+      return managedCall(operation, () -> bindAndCall(call, operation, body));
+    }
+    Gate way = gate.needsCurrent(call) ? bound : unbound;
+    try {
+      return way.call(operation, body);
+    } catch (DriverException e) {
+      throw translate(e, operation, 0);
+    }
+  }
+
+  private <T extends @Nullable Object> T managedCall(String operation, TaskBody<T> body) {
+    return managed.call(operation, body);
+  }
+
+  /** A call by the owner itself. */
+  private <T extends @Nullable Object> T bindAndCall(
+      DriverCall call, String operation, TaskBody<T> body) {
+    Gate way = gate.needsCurrent(call) ? bound : unbound;
+    try {
+      return way.call(operation, body);
+    } catch (DriverException e) {
+      throw translate(e, operation, 0);
+    }
+  }
+
+  /** A release on the owner: nobody is there to be told, so a refusal is logged. */
+  void quietly(DriverCall call, String operation, Runnable release) {
+    try {
+      long previous = gate.enter(call);
+      try {
+        release.run();
+      } finally {
+        gate.leave(previous);
+      }
+    } catch (DriverException e) {
+      // releasing in a lost context fails as everything does, and that was reported already
+      Level level = failure instanceof DeviceLostException ? Level.DEBUG : Level.WARNING;
+      LOG.log(level, "device " + ordinal() + ": cannot " + operation + ": " + e.getMessage());
+    }
+  }
+
+  @SuppressWarnings("ReferenceEquality") // handles mean something to the one object that gave them
+  boolean hasSameDriver(DeviceContext other) {
+    return driver == other.driver;
+  }
+
+  DriverGate gate() {
+    return gate;
+  }
+
+  Counters counters() {
+    return counters;
+  }
+
+  StreamPool pool() {
+    return pool;
+  }
+
+  /** An enqueuing call that needs the context, if any does. */
+  DriverCall strictestCall() {
+    return strictestCall;
+  }
+
+  /** Whether the calling thread would hold up others, or itself, by waiting. */
+  static boolean mustNotPark() {
+    return !Role.current().mayWait();
+  }
+
+  // --- health ---------------------------------------------------------------------------------
+
+  /** Whether a fatal fault has happened. Any thread; a memory read. */
+  public boolean isLost() {
+    return failure instanceof DeviceLostException;
+  }
+
+  /**
+   * The first fatal fault, with the launch sites that were in flight, or null. Any thread; a memory
+   * read. It is the cause of every {@link DeviceLostException} of this context.
+   */
+  public @Nullable DeviceException fault() {
+    return failure instanceof DeviceLostException lost ? (DeviceException) lost.getCause() : null;
+  }
+
+  /** What waiters fail with once nothing will be reached any more, or null. */
+  @Nullable DeviceException failure() {
+    return failure;
+  }
+
+  void requireSound(String operation, long stream) {
+    DeviceException seen = failure;
+    if (seen != null) {
+      throw fault() == null ? closedNow(operation) : lostNow(operation, stream);
+    }
+    if (closed) {
+      throw closedNow(operation);
+    }
+  }
+
+  void requireOpen(String operation) {
+    if (closed) {
+      throw closedNow(operation);
+    }
+  }
+
+  private IllegalStateException closedNow(String operation) {
+    return new IllegalStateException(
+        operation + ": device " + ordinal() + " was closed; open it again");
+  }
+
+  private DeviceLostException lostNow(String operation, long stream) {
+    return new DeviceLostException(
+        new Site(operation, ordinal(), stream), Objects.requireNonNull(fault()));
+  }
+
+  /** What the user gets for the driver's refusal. A fatal one loses the context first. */
+  DeviceException translate(DriverException e, String operation, long stream) {
+    if (e.isFatal()) {
+      DriverException first = driver.status(nativeContext);
+      lose(first == null ? e : first);
+    }
+    return isLost()
+        ? lostNow(operation, stream)
+        : refusal(new Site(operation, ordinal(), stream), e);
+  }
+
+  private static DeviceException refusal(Site site, DriverException e) {
+    String message =
+        site + " failed: " + e.statusName() + " (" + e.status() + "): " + e.getMessage();
+    if (e.isOutOfMemory()) {
+      return new OutOfDeviceMemoryException(site, message, e);
+    }
+    return new DeviceException(
+        Severity.OPERATION, site, List.of(), message, new Cause(e.status(), e.statusName(), e));
+  }
+
+  /** The driver says that the context is lost. Any thread, a driver's too; never blocks. */
+  void reportedLost() {
+    DriverException status = driver.status(nativeContext);
+    lose(
+        status != null
+            ? status
+            : new DriverException(
+                DriverException.LAUNCH_FAILED,
+                "LAUNCH_FAILED",
+                true,
+                "the driver says that the context is lost, but not why",
+                null));
+  }
+
+  private void lose(DriverException cause) {
+    if (failure != null) {
+      return;
+    }
+    List<String> sites = inFlight();
+    Site site = new Site("work in flight", ordinal(), 0);
+    DeviceException first =
+        new DeviceException(
+            Severity.CONTEXT,
+            site,
+            sites,
+            cause.statusName()
+                + " ("
+                + cause.status()
+                + "): "
+                + cause.getMessage()
+                + ". In flight: "
+                + (sites.isEmpty() ? "nothing that was recorded" : String.join("; ", sites)),
+            new Cause(cause.status(), cause.statusName(), cause));
+    // CAS: one first cause for all, however many threads find a fault at once
+    if (FAILURE.compareAndSet(this, null, new DeviceLostException(site, first))) {
+      failWaiters();
+      LOG.log(Level.WARNING, "device " + ordinal() + " is lost: " + first.getMessage());
+    }
+  }
+
+  private List<String> inFlight() {
+    List<String> sites = new ArrayList<>();
+    for (StreamCore core : cores) {
+      core.describeInFlight(SITES_MAX, sites);
+    }
+    return sites;
+  }
+
+  private void failWaiters() {
+    for (StreamCore core : cores) {
+      core.drain();
+    }
+  }
+
+  /** The cause for waiters whose work had not ended when the context was closed. */
+  DeviceException closedBeforeEnd() {
+    Site site = new Site("close", ordinal(), 0);
+    return new DeviceException(
+        Severity.CONTEXT,
+        site,
+        List.of(),
+        "device "
+            + ordinal()
+            + " was closed before this work had ended (it was waited for "
+            + TimeUnit.NANOSECONDS.toMillis(config.closeNanos())
+            + " ms)",
+        Cause.NONE);
+  }
+
+  void reportLeak(String what, String madeAt) {
+    counters.leaks.increment();
+    LOG.log(
+        Level.WARNING,
+        "device " + ordinal() + ": a " + what + " was never closed; close it. Made at " + madeAt);
+  }
+
+  // --- polling --------------------------------------------------------------------------------
+
+  /** Whether the driver completes this stream's waiters without being asked. */
+  boolean isNotified(StreamCore core) {
+    return notified && !core.adopted;
+  }
+
+  /** Somebody waits for this stream now; wakes the poller if it is needed and rests. */
+  void waitingBegan(StreamCore core) {
+    if (!isNotified(core)) {
+      poller.wake();
+    }
+  }
+
+  /** Has the poller look at streams from now on. */
+  private void poll() {
+    table.lock();
+    try {
+      if (!polling) {
+        polling = true;
+        tasks.register(poller);
+      }
+    } finally {
+      table.unlock();
+    }
+  }
+
+  /** Looks at the streams that nobody notifies us of. Called by one thread at a time. */
+  private final class Poller implements PollSource {
+    /** Whether the caller of poll may sleep without looking at us. */
+    private volatile boolean rests;
+
+    private long heartbeat = System.nanoTime();
+
+    @Override
+    public int poll() {
+      int found = 0;
+      boolean waited = false;
+      for (StreamCore core : cores) {
+        if (!isNotified(core) && core.hasWaiters()) {
+          waited = true;
+          found += core.drain();
+        }
+      }
+      if (waited) {
+        beat();
+      }
+      return found;
+    }
+
+    private void beat() {
+      long now = System.nanoTime();
+      if (now - heartbeat >= config.heartbeatNanos()) {
+        heartbeat = now;
+        DriverException status = driver.status(nativeContext);
+        if (status != null) {
+          lose(status);
+        }
+      }
+    }
+
+    @Override
+    public boolean hasPending() {
+      // first this, then look: a waiter counts itself first and looks at this afterwards, so at
+      // least one of the two sees the other
+      rests = true;
+      for (StreamCore core : cores) {
+        if (!isNotified(core) && core.hasWaiters()) {
+          rests = false;
+          return true;
+        }
+      }
+      return false;
+    }
+
+    void wake() {
+      if (rests) {
+        rests = false;
+        tasks.ringPoller();
+      }
+    }
+  }
+
+  // --- end ------------------------------------------------------------------------------------
+
+  /**
+   * Closes in order: refuses new calls, waits until all streams have ended (bounded by {@link
+   * DeviceConfig#closeNanos}), then destroys events, streams, modules and host blocks, releases the
+   * context, and ends the owner. Blocks or parks the caller meanwhile; not from the owner's thread.
+   * Idempotent. Streams, modules and blocks that are still open are reported and closed.
+   */
+  @Override
+  public void close() {
+    table.lock();
+    try {
+      if (closed) {
+        return;
+      }
+      closed = true;
+    } finally {
+      table.unlock();
+    }
+    if (!awaitEnd()) {
+      LOG.log(
+          Level.WARNING,
+          "device "
+              + ordinal()
+              + " is closed with unfinished work: "
+              + String.join("; ", inFlight()));
+    }
+    FAILURE.compareAndSet(this, null, closedBeforeEnd());
+    owner.call(this::release).awaitUninterruptibly();
+    tasks.unregister(poller);
+    owner.close();
+  }
+
+  /**
+   * Waits for all streams, also in a task that is cancelled: memory must not be freed under them.
+   */
+  private boolean awaitEnd() {
+    CountDownLatch ended = new CountDownLatch(1);
+    reached().onDone(_ -> ended.countDown());
+    boolean interrupted = false;
+    long deadline = System.nanoTime() + config.closeNanos();
+    try {
+      while (true) {
+        try {
+          return ended.await(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
+        } catch (InterruptedException e) {
+          interrupted = true;
+        }
+      }
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** Owner only. */
+  private @Nullable Void release() {
+    taskStreams.forget();
+    for (StreamCore core : cores) {
+      core.reportIfOpen();
+      core.destroy();
+    }
+    loadedModules().forEach(KernelModule.Loaded::unload);
+    hostBlocks.close();
+    try {
+      driver.release(nativeContext);
+    } catch (DriverException e) {
+      LOG.log(Level.WARNING, "device " + ordinal() + ": cannot release the context", e);
+    }
+    return null;
+  }
+
+  private List<KernelModule.Loaded> loadedModules() {
+    table.lock();
+    try {
+      return List.copyOf(modules);
+    } finally {
+      table.unlock();
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "device " + ordinal() + " (" + info.name() + ")";
+  }
+}

@@ -1,0 +1,292 @@
+package io.fairlead.device;
+
+import io.fairlead.device.spi.Driver;
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.task.Completion;
+import java.lang.foreign.MemorySegment;
+import java.util.Objects;
+
+/**
+ * A queue of work on a device: operations end in the order in which they were enqueued.
+ *
+ * <p>Any thread may use any stream; each operation takes the stream's turn, so operations of
+ * several tasks on one stream do not mix. A task gets a stream of its own from {@link
+ * DeviceContext#stream()}, which goes back to the pool when the task ends: closing that one does
+ * nothing. One from {@link DeviceContext#openStream} belongs to the caller.
+ *
+ * <p>What was enqueued stays enqueued: neither closing the stream nor cancelling a wait takes work
+ * back.
+ */
+public final class DeviceStream implements AutoCloseable {
+  private static final Operand[] NO_OPERANDS = {};
+  private static final Access[] NO_ACCESSES = {};
+  private static final Access[] READS = {Access.READ};
+  private static final Access[] WRITES = {Access.WRITE};
+  private static final Access[] WRITES_AND_READS = {Access.WRITE, Access.READ};
+
+  private final StreamCore core;
+  private final boolean pooled;
+
+  DeviceStream(StreamCore core, boolean pooled) {
+    this.core = core;
+    this.pooled = pooled;
+  }
+
+  // --- positions and waiting
+  // ----------------------------------------------------------------------
+
+  /**
+   * The position after the last enqueued operation. Any thread; does not wait for the device, but
+   * may take the stream's turn if a join has left work to come after. On an adopted stream: after
+   * all that anybody has enqueued so far.
+   */
+  public Mark mark() {
+    return new Mark(this, core.position());
+  }
+
+  /**
+   * Completes when everything enqueued so far has ended. Any thread; does not block. Waiting on the
+   * result parks the task, or does what its wait mode says; deadline, interrupt and cancellation
+   * end the wait and leave the work alone.
+   *
+   * <p>Fails with {@link DeviceLostException} if the context is lost first.
+   */
+  public Completion<Void> reached() {
+    return core.completion(core.position());
+  }
+
+  /**
+   * Completes when the position is reached; as {@link #reached()}. If it is already, there is no
+   * driver call and nothing is allocated.
+   *
+   * @throws IllegalArgumentException if the mark is of another stream
+   */
+  public Completion<Void> reached(Mark mark) {
+    return core.completion(own(mark));
+  }
+
+  /**
+   * Whether the position is known to be reached. Any thread; a memory read. It is known only as far
+   * as somebody has asked: a false may be out of date until someone waits.
+   */
+  public boolean isReached(Mark mark) {
+    return core.isReached(own(mark));
+  }
+
+  private long own(Mark mark) {
+    if (mark.stream().core != core) {
+      throw new IllegalArgumentException(
+          "the mark is of " + mark + ", not of stream " + id() + "; ask mark.stream()");
+    }
+    return mark.sequence();
+  }
+
+  /**
+   * Orders later operations of this stream after a position of another stream, without anybody
+   * waiting. Costs nothing if the position is reached or already comes before; else one wait in the
+   * driver, and one event record unless a recent one will do. Any thread; may park while this
+   * stream has too many unfinished operations.
+   *
+   * @throws IllegalArgumentException if the other stream belongs to another driver: wait for the
+   *     mark's completion instead
+   */
+  public void after(Mark mark) {
+    StreamCore source = mark.stream().core;
+    if (!source.context.hasSameDriver(core.context)) {
+      throw new IllegalArgumentException(
+          "stream "
+              + id()
+              + " cannot come after "
+              + mark
+              + " of another driver; wait for mark.stream().reached(mark) instead");
+    }
+    core.after(source, mark.sequence());
+  }
+
+  /**
+   * Records a position for later edges now. Call it just before enqueueing something that itself
+   * waits for the outside (a collective, a host function, a persistent kernel): an edge to earlier
+   * work then does not include it. Any thread; does not wait.
+   */
+  public void checkpoint() {
+    core.requireUsable("checkpoint");
+    core.checkpoint();
+  }
+
+  // --- enqueueing
+  // ---------------------------------------------------------------------------------
+
+  /**
+   * Enqueues one operation: takes the stream's turn, acquires all operands, makes the context
+   * current if {@code call} needs it, runs {@code body}, and records the operation with its
+   * operands. Any thread; parks the task, before the turn, while too many operations of this stream
+   * are unfinished.
+   *
+   * <p>If an operand refuses or the body throws, nothing counts as enqueued, and the operands
+   * acquired so far are told {@link Operand#abandoned}.
+   *
+   * @param call which driver call the body makes
+   * @param operation for errors, reports and launch sites: {@code copy to device}
+   * @param accesses what the operation does with each operand
+   * @return the sequence number of the operation
+   * @throws DeviceException if the driver refuses
+   * @throws DeviceLostException if the context is lost
+   * @throws IllegalStateException if the stream or an operand was closed
+   */
+  public long enqueue(
+      DriverCall call,
+      String operation,
+      Operand[] operands,
+      Access[] accesses,
+      StreamOperation body) {
+    Objects.requireNonNull(operation, "operation");
+    if (operands.length != accesses.length) {
+      throw new IllegalArgumentException(
+          operation + ": " + operands.length + " operands but " + accesses.length + " accesses");
+    }
+    return core.enqueue(this, call, operation, -1, operands, accesses, body);
+  }
+
+  /** As the other {@code enqueue}, for a body that makes any of the driver's enqueuing calls. */
+  public long enqueue(
+      String operation, Operand[] operands, Access[] accesses, StreamOperation body) {
+    return enqueue(core.context.strictestCall(), operation, operands, accesses, body);
+  }
+
+  /** As the other {@code enqueue}, for an operation without operands. */
+  public long enqueue(DriverCall call, String operation, StreamOperation body) {
+    return enqueue(call, operation, NO_OPERANDS, NO_ACCESSES, body);
+  }
+
+  long launch(
+      String operation, long items, Operand[] operands, Access[] accesses, StreamOperation body) {
+    long sequence =
+        core.enqueue(this, DriverCall.LAUNCH, operation, items, operands, accesses, body);
+    core.counters().launches.increment();
+    return sequence;
+  }
+
+  /**
+   * Enqueues a copy to {@code target}, from {@code offset} on. As {@link #enqueue}. The source must
+   * stay valid and unchanged until the returned position is reached.
+   */
+  public long copyToDevice(Operand target, long offset, MemorySegment source) {
+    requireRange("copy to device", target, offset, source.byteSize());
+    Driver driver = core.context.driver();
+    long sequence =
+        enqueue(
+            DriverCall.COPY,
+            "copy to device",
+            new Operand[] {target},
+            WRITES,
+            (stream, addresses) -> driver.copyToDevice(stream, addresses[0] + offset, source));
+    core.counters().copies.increment();
+    core.counters().bytesUp.add(source.byteSize());
+    return sequence;
+  }
+
+  /**
+   * Enqueues a copy of {@code target.byteSize()} bytes from {@code source}, from {@code offset} on.
+   * As {@link #enqueue}. The target must stay valid, and is undefined, until the returned position
+   * is reached.
+   */
+  public long copyToHost(MemorySegment target, Operand source, long offset) {
+    requireRange("copy to host", source, offset, target.byteSize());
+    Driver driver = core.context.driver();
+    long sequence =
+        enqueue(
+            DriverCall.COPY,
+            "copy to host",
+            new Operand[] {source},
+            READS,
+            (stream, addresses) -> driver.copyToHost(stream, target, addresses[0] + offset));
+    core.counters().copies.increment();
+    core.counters().bytesDown.add(target.byteSize());
+    return sequence;
+  }
+
+  /** Enqueues a copy between device memories. As {@link #enqueue}. */
+  public long copyOnDevice(
+      Operand target, long targetOffset, Operand source, long sourceOffset, long bytes) {
+    requireRange("copy on device, target", target, targetOffset, bytes);
+    requireRange("copy on device, source", source, sourceOffset, bytes);
+    Driver driver = core.context.driver();
+    long sequence =
+        enqueue(
+            DriverCall.COPY,
+            "copy on device",
+            new Operand[] {target, source},
+            WRITES_AND_READS,
+            (stream, addresses) ->
+                driver.copyOnDevice(
+                    stream, addresses[0] + targetOffset, addresses[1] + sourceOffset, bytes));
+    core.counters().copies.increment();
+    return sequence;
+  }
+
+  /** Enqueues setting {@code bytes} bytes to {@code value}. As {@link #enqueue}. */
+  public long fill(Operand target, long offset, long bytes, byte value) {
+    requireRange("fill", target, offset, bytes);
+    Driver driver = core.context.driver();
+    long sequence =
+        enqueue(
+            DriverCall.FILL,
+            "fill",
+            new Operand[] {target},
+            WRITES,
+            (stream, addresses) -> driver.fill(stream, addresses[0] + offset, bytes, value));
+    core.counters().copies.increment();
+    return sequence;
+  }
+
+  private static void requireRange(String operation, Operand operand, long offset, long bytes) {
+    if (offset < 0 || bytes < 0 || offset > operand.bytes() - bytes) {
+      throw new IndexOutOfBoundsException(
+          operation
+              + ": bytes "
+              + offset
+              + " to "
+              + (offset + bytes)
+              + " of a buffer of "
+              + operand.bytes());
+    }
+  }
+
+  // --- identity and life
+  // --------------------------------------------------------------------------
+
+  /** A number that no other stream of this process has had; 1 or more. */
+  public long id() {
+    return core.id;
+  }
+
+  /** The driver's handle, for foreign code that takes a stream. Its work has to be marked. */
+  public long handle() {
+    return core.handle();
+  }
+
+  public DeviceContext context() {
+    return core.context;
+  }
+
+  StreamCore core() {
+    return core;
+  }
+
+  /**
+   * Refuses further operations and gives the stream back once its work has ended. Any thread; does
+   * not wait for the device; a second call does nothing. Does nothing at all on a task's own
+   * stream, which goes back by itself. An adopted stream is let go, never destroyed.
+   */
+  @Override
+  public void close() {
+    if (!pooled) {
+      core.close("close()");
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "stream " + core.id + " of device " + core.context.ordinal();
+  }
+}

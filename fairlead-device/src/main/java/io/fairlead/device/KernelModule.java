@@ -1,0 +1,136 @@
+package io.fairlead.device;
+
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.task.Retired;
+import java.lang.ref.Cleaner;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Code that is loaded on one device. Any thread. Belongs to whoever loaded it; closing unloads it
+ * once all work that was enqueued by then has ended. The context unloads what is left.
+ */
+public final class KernelModule implements AutoCloseable {
+  private final Loaded loaded;
+  private final Cleaner.Cleanable cleanable;
+
+  KernelModule(Loaded loaded, String madeAt) {
+    this.loaded = loaded;
+    Loaded core = loaded;
+    this.cleanable = DeviceContext.CLEANER.register(this, () -> core.retire(madeAt));
+  }
+
+  /** As in its {@link ModuleSource}. */
+  public String name() {
+    return loaded.name;
+  }
+
+  public DeviceContext context() {
+    return loaded.context;
+  }
+
+  /**
+   * A kernel of this module. Any thread; a short driver call.
+   *
+   * @param params what it takes, in order; checked at each launch, and what the order of work on
+   *     its buffers stands on
+   * @throws DeviceException if the module has no such kernel; the message names those it has
+   * @throws IllegalStateException if the module was closed
+   */
+  public Kernel kernel(String kernelName, Param... params) {
+    requireOpen("kernel " + kernelName);
+    long handle =
+        loaded.context.driverCall(
+            DriverCall.KERNEL,
+            "find kernel " + kernelName + " in module " + name(),
+            () -> loaded.context.driver().kernel(loaded.handle, kernelName));
+    return new Kernel(this, kernelName, handle, params.clone());
+  }
+
+  void requireOpen(String operation) {
+    if (loaded.closed.get()) {
+      throw new IllegalStateException(
+          operation
+              + ": module "
+              + name()
+              + " was closed; keep it open while its kernels are used");
+    }
+  }
+
+  /** Unloads it once everything enqueued so far has ended. Does not wait; idempotent. */
+  @Override
+  public void close() {
+    loaded.retire(null);
+    cleanable.clean();
+  }
+
+  /** The driver's side of a module; does not keep the module itself alive. */
+  static final class Loaded {
+    final DeviceContext context;
+    final String name;
+    final long handle;
+    final AtomicBoolean closed = new AtomicBoolean();
+    private final AtomicBoolean unloaded = new AtomicBoolean();
+
+    Loaded(DeviceContext context, String name, long handle) {
+      this.context = context;
+      this.name = name;
+      this.handle = handle;
+    }
+
+    /** Any thread, the cleaner's too: takes no lock and calls no driver. First call wins. */
+    void retire(@Nullable String leakedFrom) {
+      if (closed.compareAndSet(false, true)) {
+        context.owner().retire(new Unload(this, leakedFrom));
+      }
+    }
+
+    /** Unloads it if nothing can be running it, else when that is so. Owner only. */
+    private void unloadWhenIdle() {
+      context.reached().onDone(_ -> context.owner().retire(new Unloadable(this)));
+    }
+
+    /** Unloads it now. Owner only; once. */
+    void unload() {
+      if (unloaded.compareAndSet(false, true)) {
+        closed.set(true);
+        context.quietly(
+            DriverCall.MODULE_UNLOAD,
+            "unload module " + name,
+            () -> context.driver().moduleUnload(handle));
+        context.forget(this);
+      }
+    }
+  }
+
+  private static final class Unload extends Retired {
+    private final Loaded loaded;
+    private final @Nullable String leakedFrom;
+
+    Unload(Loaded loaded, @Nullable String leakedFrom) {
+      this.loaded = loaded;
+      this.leakedFrom = leakedFrom;
+    }
+
+    @Override
+    protected void release() {
+      if (leakedFrom != null) {
+        loaded.context.reportLeak("module " + loaded.name, leakedFrom);
+      }
+      loaded.unloadWhenIdle();
+    }
+  }
+
+  private static final class Unloadable extends Retired {
+    private final Loaded loaded;
+
+    Unloadable(Loaded loaded) {
+      this.loaded = loaded;
+    }
+
+    @Override
+    protected void release() {
+      loaded.unload();
+    }
+  }
+}

@@ -1,0 +1,30 @@
+package io.fairlead.device;
+
+/**
+ * Device memory that operations use: what a stream needs to know of a buffer.
+ *
+ * <p>For each operation the stream calls {@link #acquire} once per mention, in argument order, and
+ * afterwards exactly one of {@link #recorded} and {@link #abandoned} per acquired mention. All
+ * three run on the caller's thread, under the stream's turn and never between binding a context and
+ * restoring it; so they may take a short lock of their own and may enqueue on the same stream, but
+ * must not wait for device work: the turn of the stream would be held meanwhile.
+ */
+public interface Operand {
+  /** Size in bytes. */
+  long bytes();
+
+  /**
+   * Orders the coming operation of {@code stream} after the work that it depends on (see {@link
+   * DeviceStream#after}) and returns the device address, valid until {@code recorded} or {@code
+   * abandoned}.
+   *
+   * @throws IllegalStateException if the memory was closed; no operation is enqueued then
+   */
+  long acquire(DeviceStream stream, Access access);
+
+  /** The operation was enqueued as number {@code sequence}. Must not throw. */
+  void recorded(DeviceStream stream, long sequence, Access access);
+
+  /** The operation was refused; the memory was not touched. Must not throw. */
+  void abandoned(DeviceStream stream, Access access);
+}

@@ -1,0 +1,763 @@
+package io.fairlead.device;
+
+import io.fairlead.device.spi.Driver;
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.StreamListener;
+import io.fairlead.fault.Mutant;
+import io.fairlead.task.Completion;
+import io.fairlead.task.Retired;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.lang.ref.Reference;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReferenceArray;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What a {@link DeviceStream} is made of. Kept apart from it, so that the context's tables, clocks
+ * and waiters do not keep a dropped stream from being found by the collector.
+ *
+ * <h2>States</h2>
+ *
+ * <pre>
+ * from    | to      | by                                        | what it means
+ * --------|---------|-------------------------------------------|-----------------------------------
+ * OPEN    | CLOSING | close() under the turn, or the cleaner,   | nothing more is enqueued
+ *         |         | or the closing context                    |
+ * CLOSING | CLOSED  | the owner, once all work has ended (or    | the handle is gone, and how
+ *         |         | the context is lost or is closing)        | far it came does not change any more
+ * </pre>
+ *
+ * <h2>Sequence numbers</h2>
+ *
+ * Every enqueued operation, edges included, gets the next number. {@code enqueued} is bumped after
+ * the driver took the operation, so an event or a signal that is enqueued after reading n covers
+ * operation n without any lock. Signals carry sequence numbers: {@code Driver.reached} is the
+ * highest one known to have ended. They are lazy: one is enqueued when somebody waits for a
+ * position past the last one, and every {@code signalEvery} operations for the limit of unfinished
+ * ones.
+ *
+ * <h2>Edges</h2>
+ *
+ * An edge from a position of another stream is made only if that position is not known to be
+ * reached and not covered by {@code clock}, what this stream already comes after. It uses a
+ * checkpoint of the other stream, and records one now if none is late enough: a late event orders
+ * too much, never too little. Edges always point back in real time, so late recording makes no
+ * cycle. What must not be jumped over (an operation that itself waits for something outside the
+ * device) gets {@link #checkpoint} before it.
+ *
+ * <h2>Lock order</h2>
+ *
+ * The turn comes first; operands may take their own short locks under it. Nothing is parked on
+ * while the turn is held, no turn of another stream is taken under it (edges need none), and it is
+ * taken before the context is bound, so nothing can suspend between bind and restore. Waiting,
+ * signalling, recording checkpoints and draining take no turn.
+ *
+ * <pre>
+ * field       | writer                   | reader             | mode, guard
+ * handle      | the owner, before it is  | any                | plain, published by the table of streams
+ *             | published                |                    |
+ * enqueued    | turn                     | any                | volatile: see "Sequence numbers"
+ * done        | any                      | any                | CAS to a higher value: a cache of Driver.reached
+ * wanted      | any                      | any                | CAS to a higher value
+ * signalled   | holder of signalling     | any                | volatile
+ * signalling  | any                      | any                | CAS false to true; a failed try leaves the work
+ *             |                          |                    | to the holder, who looks at wanted afterwards
+ * clock       | turn                     | any                | volatile, after the driver call that made it true
+ * checkpoints | any                      | any                | volatile slots, stored after the event was recorded
+ * deferred    | any (CAS to a later one) | turn               | volatile; emptied only after its edges were made
+ * state       | see above                | any                | CAS
+ * ring        | turn                     | who finds a fault  | plain, a diagnosis
+ * addresses   | turn                     | turn               | plain
+ * </pre>
+ */
+final class StreamCore {
+  /** Events of a stream: enough that an old position is found, few enough to create them ahead. */
+  static final int CHECKPOINTS = 4;
+
+  /** Operations between two checkpoints made ahead; bounds how much a late edge orders too much. */
+  private static final int CHECKPOINT_EVERY = 64;
+
+  /** Operations between two signals nobody asked for, unless the limit of unfinished is small. */
+  private static final int SIGNAL_EVERY = 64;
+
+  /** In place of the address array while an operation uses it. */
+  private static final long[] NONE_FREE = {};
+
+  private static final VarHandle DONE;
+  private static final VarHandle WANTED;
+  private static final VarHandle SIGNALLING;
+  private static final VarHandle DEFERRED;
+  private static final VarHandle STATE;
+
+  static {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      DONE = lookup.findVarHandle(StreamCore.class, "done", long.class);
+      WANTED = lookup.findVarHandle(StreamCore.class, "wanted", long.class);
+      SIGNALLING = lookup.findVarHandle(StreamCore.class, "signalling", boolean.class);
+      DEFERRED = lookup.findVarHandle(StreamCore.class, "deferred", Clock.class);
+      STATE = lookup.findVarHandle(StreamCore.class, "state", State.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  enum State {
+    OPEN,
+    CLOSING,
+    CLOSED
+  }
+
+  final DeviceContext context;
+  final long id;
+  final boolean adopted;
+  private final Driver driver;
+  private final DriverGate gate;
+  private final Counters counters;
+  private final int unfinishedMax;
+  private final int signalEvery;
+  private final ReentrantLock turn = new ReentrantLock();
+  private final Waiters waiters = new Waiters(this);
+  private final LaunchRing ring;
+  private final AtomicReferenceArray<Checkpoint> checkpoints =
+      new AtomicReferenceArray<>(CHECKPOINTS);
+  private final AtomicInteger nextCheckpoint = new AtomicInteger();
+
+  private long handle;
+  private long[] addresses = new long[8];
+  private @Nullable String madeAt;
+  private @Nullable String closedBy;
+  private volatile long enqueued;
+  private volatile long done;
+  private volatile long wanted;
+  private volatile long signalled;
+  private volatile Clock clock = Clock.NONE;
+  private volatile Clock deferred = Clock.NONE;
+  private volatile State state = State.OPEN;
+
+  @SuppressWarnings("unused") // through SIGNALLING
+  private volatile boolean signalling;
+
+  StreamCore(DeviceContext context, long id, boolean adopted) {
+    this.context = context;
+    this.id = id;
+    this.adopted = adopted;
+    this.driver = context.driver();
+    this.gate = context.gate();
+    this.counters = context.counters();
+    this.unfinishedMax = context.config().unfinishedMax();
+    this.signalEvery = Math.clamp(unfinishedMax / 4, 1, SIGNAL_EVERY);
+    this.ring = new LaunchRing(unfinishedMax);
+  }
+
+  // --- life: the owner's thread, except close
+  // -----------------------------------------------------
+
+  /** Creates the driver's stream and its events. Owner only. */
+  void create(int priority) {
+    handle =
+        driverCall(
+            DriverCall.STREAM_CREATE,
+            "create stream",
+            () -> driver.streamCreate(context.nativeContext(), priority, new Listener(this)));
+    createEvents();
+  }
+
+  /** Takes a stream that somebody else made. Owner only. */
+  void adopt(long foreignHandle) {
+    handle = foreignHandle;
+    long reached =
+        driverCall(DriverCall.SIGNAL, "adopt stream", () -> driver.reached(foreignHandle));
+    // numbers go on where an earlier adoption left off: the values of a stream must not fall
+    enqueued = reached;
+    done = reached;
+    wanted = reached;
+    signalled = reached;
+    createEvents();
+  }
+
+  /** All events that this stream will ever need: none is created on a wait path. */
+  private void createEvents() {
+    for (int slot = 0; slot < CHECKPOINTS; slot++) {
+      long event =
+          driverCall(
+              DriverCall.EVENT_CREATE,
+              "create event",
+              () -> driver.eventCreate(context.nativeContext()));
+      checkpoints.set(slot, new Checkpoint(event, 0, Clock.NONE));
+    }
+  }
+
+  /** Refuses further work and retires the stream to the owner. Any thread; idempotent. */
+  void close(String by) {
+    turn.lock(); // an operation that is being enqueued ends first
+    try {
+      if (STATE.compareAndSet(this, State.OPEN, State.CLOSING)) {
+        closedBy = by;
+        context.owner().retire(new Release(this, null));
+      }
+    } finally {
+      turn.unlock();
+    }
+  }
+
+  /** As {@link #close}, for a stream that nobody can use any more. The cleaner; no lock. */
+  void dropped() {
+    if (STATE.compareAndSet(this, State.OPEN, State.CLOSING)) {
+      context.owner().retire(new Release(this, madeAt));
+    }
+  }
+
+  /** The context closes before this stream. Owner only. */
+  void reportIfOpen() {
+    String site = madeAt;
+    if (site != null && isOpen()) {
+      context.reportLeak("stream " + id, site);
+    }
+  }
+
+  /** Destroys the stream if its work has ended; else comes back when it has. Owner only. */
+  private void release() {
+    Completion<Void> ended = completion(enqueued);
+    if (ended.isDone()) {
+      destroy();
+    } else {
+      ended.onDone(_ -> context.owner().retire(new Release(this, null)));
+    }
+  }
+
+  /**
+   * Destroys events and stream, whether or not the work has ended. Owner only; idempotent. Failures
+   * are logged: the driver may be in any state by now, and there is nobody to tell.
+   */
+  void destroy() {
+    if (state == State.CLOSED) {
+      return;
+    }
+    if (!isDue(enqueued)) {
+      waiters.refuse(context.closedBeforeEnd());
+    }
+    // before the handle goes: who finds the stream unknown to the driver then sees why
+    state = State.CLOSED;
+    for (int slot = 0; slot < CHECKPOINTS; slot++) {
+      Checkpoint checkpoint = checkpoints.get(slot);
+      if (checkpoint != null) {
+        context.quietly(
+            DriverCall.EVENT_DESTROY,
+            "destroy event of stream " + id,
+            () -> driver.eventDestroy(checkpoint.event()));
+      }
+    }
+    if (!adopted && handle != 0) {
+      context.quietly(
+          DriverCall.STREAM_DESTROY, "destroy stream " + id, () -> driver.streamDestroy(handle));
+    }
+    context.forget(this);
+    drain();
+  }
+
+  // --- positions
+  // ----------------------------------------------------------------------------------
+
+  long handle() {
+    return handle;
+  }
+
+  long enqueued() {
+    return enqueued;
+  }
+
+  /** What everybody who waits for the whole stream waits for. */
+  long last() {
+    return adopted && isOpen() ? position() : enqueued;
+  }
+
+  boolean isOpen() {
+    return state == State.OPEN;
+  }
+
+  /** Says where an explicit stream was made. Before it is handed out. */
+  void madeAt(String site) {
+    madeAt = site;
+  }
+
+  Counters counters() {
+    return counters;
+  }
+
+  /** The position after everything so far, with the edges that joins have left behind. */
+  long position() {
+    if (!adopted && deferred.isEmpty()) {
+      return enqueued;
+    }
+    takeTurn("mark");
+    try {
+      applyDeferred();
+      return adopted ? advance() : enqueued;
+    } finally {
+      turn.unlock();
+    }
+  }
+
+  /** Whether the position is reached as far as was seen; asks nobody. */
+  boolean isKnownReached(long sequence) {
+    return sequence <= done;
+  }
+
+  boolean isReached(long sequence) {
+    return sequence <= done || sequence <= refreshDone();
+  }
+
+  /** As {@link #isReached}, with a false for a stream that the driver no longer knows. */
+  boolean isDue(long sequence) {
+    try {
+      return isReached(sequence);
+    } catch (DeviceException e) {
+      return true; // whoever drains now learns why
+    }
+  }
+
+  /** Asks the driver (a memory read) how far the stream is. */
+  long refreshDone() {
+    if (state == State.CLOSED) {
+      return done;
+    }
+    long reached;
+    try {
+      reached = driver.reached(handle);
+    } catch (DriverException e) {
+      if (state == State.CLOSED || context.failure() != null) {
+        return done;
+      }
+      throw context.translate(e, "ask how far the stream is", id);
+    }
+    return raise(DONE, reached);
+  }
+
+  /** Raises a field that only grows, and answers its value. */
+  private long raise(VarHandle field, long value) {
+    long seen;
+    do {
+      seen = (long) field.getVolatile(this);
+      if (seen >= value) {
+        return seen;
+      }
+    } while (!field.compareAndSet(this, seen, value));
+    return value;
+  }
+
+  // --- waiting
+  // ------------------------------------------------------------------------------------
+
+  /** A completion of the position. Any thread; never parks. */
+  Completion<Void> completion(long sequence) {
+    if (isReached(sequence)) {
+      return DeviceContext.REACHED;
+    }
+    DeviceException lost = context.failure();
+    if (lost != null) {
+      return Completion.failed(lost);
+    }
+    counters.waits.increment();
+    Waiters.Waiter waiter = new Waiters.Waiter(this, sequence);
+    waiters.add(waiter);
+    context.waitingBegan(this);
+    requestSignal(sequence);
+    // what was reached or lost before the waiter was visible has told others, not us
+    drain();
+    return waiter.completion();
+  }
+
+  /** Makes the end of everything so far visible to {@link #isReached}. Never parks. */
+  void announceEnd() {
+    long last = enqueued;
+    if (last > signalled && context.failure() == null) {
+      requestSignal(last);
+    }
+  }
+
+  /**
+   * Makes sure that a signal at or past {@code sequence} is enqueued. Never parks: whoever finds
+   * another thread signalling leaves the wish with it.
+   */
+  private void requestSignal(long sequence) {
+    raise(WANTED, sequence);
+    while (wanted > signalled && SIGNALLING.compareAndSet(this, false, true)) {
+      DriverException refused;
+      try {
+        refused = signalNow();
+      } finally {
+        signalling = false;
+      }
+      if (refused != null) {
+        waiters.refuse(context.translate(refused, "signal", id));
+        return;
+      }
+    }
+  }
+
+  private @Nullable DriverException signalNow() {
+    // before the signal: the driver has taken every operation up to this one
+    long value = enqueued;
+    if (value <= signalled) {
+      return null;
+    }
+    try {
+      long previous = gate.enter(DriverCall.SIGNAL);
+      try {
+        driver.signal(handle, value);
+      } finally {
+        gate.leave(previous);
+      }
+    } catch (DriverException e) {
+      return e;
+    }
+    signalled = value;
+    counters.signals.increment();
+    return null;
+  }
+
+  void noteCancelled() {
+    waiters.noteCancelled();
+  }
+
+  int drain() {
+    return waiters.drain();
+  }
+
+  boolean hasWaiters() {
+    return !waiters.isEmpty();
+  }
+
+  /**
+   * BLOCKING: waits inside the driver, if that is the only way to hear of the end at once. A driver
+   * that notifies needs no help: the thread parks, which blocks it as well and keeps deadlines. A
+   * platform thread only: a carrier is never blocked, and what the driver locks could suspend a
+   * virtual thread while the context is bound.
+   */
+  boolean block(long sequence) {
+    if (context.isNotified(this) || Thread.currentThread().isVirtual()) {
+      return false;
+    }
+    try {
+      long previous = gate.enter(DriverCall.STREAM_SYNCHRONIZE);
+      try {
+        driver.streamSynchronize(handle);
+      } finally {
+        gate.leave(previous);
+      }
+    } catch (DriverException e) {
+      if (state != State.CLOSED) {
+        waiters.refuse(context.translate(e, "synchronize", id));
+      }
+    }
+    drain();
+    return isDue(sequence);
+  }
+
+  // --- enqueueing
+  // ---------------------------------------------------------------------------------
+
+  /** The one path of every operation. See {@link DeviceStream#enqueue}. */
+  long enqueue(
+      DeviceStream self,
+      DriverCall call,
+      String operation,
+      long items,
+      Operand[] operands,
+      Access[] accesses,
+      StreamOperation body) {
+    takeTurn(operation);
+    try {
+      applyDeferred();
+      submit(self, call, operation, items, operands, accesses, body);
+      long sequence = advance();
+      for (int i = 0; i < operands.length; i++) {
+        operands[i].recorded(self, sequence, accesses[i]);
+      }
+      counters.operations.increment();
+      keepUp(sequence);
+      return sequence;
+    } finally {
+      turn.unlock();
+      // the cleaner must not find the stream dropped while its operation is being enqueued
+      Reference.reachabilityFence(self);
+    }
+  }
+
+  private void submit(
+      DeviceStream self,
+      DriverCall call,
+      String operation,
+      long items,
+      Operand[] operands,
+      Access[] accesses,
+      StreamOperation body) {
+    long[] found = borrowAddresses(operands.length);
+    int acquired = 0;
+    boolean accepted = false;
+    try {
+      for (; acquired < operands.length; acquired++) {
+        found[acquired] = operands[acquired].acquire(self, accesses[acquired]);
+      }
+      // after the operands, whose edges have numbers of their own
+      ring.record(enqueued + 1, operation, items);
+      run(call, operation, found, body);
+      accepted = true;
+    } finally {
+      addresses = found;
+      if (!accepted) {
+        while (acquired-- > 0) {
+          operands[acquired].abandoned(self, accesses[acquired]);
+        }
+      }
+    }
+  }
+
+  private void run(DriverCall call, String operation, long[] found, StreamOperation body) {
+    try {
+      long previous = gate.enter(call);
+      try {
+        body.run(handle, found);
+      } finally {
+        gate.leave(previous);
+      }
+    } catch (DriverException e) {
+      throw context.translate(e, operation, id);
+    }
+  }
+
+  /** The stream's own array, or a new one while an operation inside acquire uses that. */
+  private long[] borrowAddresses(int count) {
+    long[] own = addresses;
+    addresses = NONE_FREE;
+    return own.length >= count ? own : new long[Math.max(count, 8)];
+  }
+
+  private long advance() {
+    long next = enqueued + 1; // the turn is held: nobody else writes it
+    enqueued = next;
+    return next;
+  }
+
+  /** What is done ahead every few operations, so that nobody has to do it when it is needed. */
+  private void keepUp(long sequence) {
+    if (sequence - signalled >= signalEvery) {
+      requestSignal(sequence);
+    }
+    if (sequence % CHECKPOINT_EVERY == 0) {
+      checkpoint();
+    }
+  }
+
+  /** Takes the turn, with room for one more operation. Parks before the turn, never under it. */
+  private void takeTurn(String operation) {
+    while (true) {
+      turn.lock();
+      try {
+        requireUsable(operation);
+      } catch (RuntimeException e) {
+        turn.unlock();
+        throw e;
+      }
+      if (turn.getHoldCount() > 1 || !isFull() || DeviceContext.mustNotPark()) {
+        return;
+      }
+      turn.unlock();
+      completion(enqueued - unfinishedMax + 1).await();
+    }
+  }
+
+  private boolean isFull() {
+    long last = enqueued;
+    return last - done >= unfinishedMax && last - refreshDone() >= unfinishedMax;
+  }
+
+  void requireUsable(String operation) {
+    context.requireSound(operation, id);
+    if (state != State.OPEN) {
+      throw new IllegalStateException(
+          operation + ": stream " + id + " was closed by " + closedBy + "; open another one");
+    }
+  }
+
+  // --- edges
+  // --------------------------------------------------------------------------------------
+
+  /** Orders the next operation after a position of another stream. */
+  void after(StreamCore source, long sequence) {
+    if (isOrderedAfter(source, sequence)) {
+      counters.edgesElided.increment();
+      return;
+    }
+    takeTurn("wait for stream " + source.id);
+    try {
+      edge(source, sequence);
+    } finally {
+      turn.unlock();
+    }
+  }
+
+  /** Orders the next operation, whenever it comes, after what the clock says. Never parks. */
+  void defer(Clock positions) {
+    Clock seen;
+    do {
+      seen = deferred;
+    } while (!DEFERRED.compareAndSet(this, seen, seen.join(positions)));
+  }
+
+  /**
+   * What comes after this stream's work must come after: its position, if anything was enqueued
+   * past {@code since}, and the edges that are still deferred.
+   */
+  Clock frontier(long since) {
+    // deferred first: an edge leaves it only after it has become an operation before `enqueued`
+    Clock pending = deferred;
+    long last = enqueued;
+    return last > since && !isReached(last) ? pending.with(this, last) : pending;
+  }
+
+  private boolean isOrderedAfter(StreamCore source, long sequence) {
+    return source == this || source.isReached(sequence) || clock.covers(source, sequence);
+  }
+
+  private void applyDeferred() {
+    for (Clock positions = deferred; !positions.isEmpty(); positions = deferred) {
+      for (int i = 0; i < positions.size(); i++) {
+        edge(positions.stream(i), positions.sequence(i));
+      }
+      // only now: see frontier. What was added meanwhile makes this fail and comes next round
+      DEFERRED.compareAndSet(this, positions, Clock.NONE);
+    }
+  }
+
+  /** Makes the edge unless it is not needed. Turn held. */
+  private void edge(StreamCore source, long sequence) {
+    if (isOrderedAfter(source, sequence)) {
+      counters.edgesElided.increment();
+      return;
+    }
+    try {
+      waitFor(source, source.checkpointFor(sequence));
+    } catch (DeviceException e) {
+      if (!source.isDue(sequence) || source.context.failure() != null) {
+        throw e;
+      }
+      // the source ended and was destroyed under us, events and all: nothing to wait for
+      counters.edgesElided.increment();
+    }
+  }
+
+  private void waitFor(StreamCore source, Checkpoint checkpoint) {
+    String operation = "wait for stream " + source.id;
+    ring.record(enqueued + 1, operation, -1);
+    run(
+        DriverCall.STREAM_WAIT_EVENT,
+        operation,
+        addresses,
+        (stream, _) -> {
+          if (!Mutant.on("device.edge.skip")) {
+            driver.streamWaitEvent(stream, checkpoint.event());
+          }
+        });
+    // after the driver took the wait: a checkpoint recorded from here on may promise it
+    clock = clock.join(checkpoint.clock()).with(source, checkpoint.sequence());
+    advance();
+    counters.edges.increment();
+  }
+
+  /** The earliest checkpoint at or past the position; recorded now if there is none. */
+  private Checkpoint checkpointFor(long sequence) {
+    context.requireSound("wait for stream", id);
+    Checkpoint best = null;
+    for (int slot = 0; slot < CHECKPOINTS; slot++) {
+      Checkpoint each = checkpoints.get(slot);
+      if (each.sequence() >= sequence && (best == null || each.sequence() < best.sequence())) {
+        best = each;
+      }
+    }
+    return best != null ? best : checkpoint();
+  }
+
+  /**
+   * Records a checkpoint after everything enqueued so far. Any thread, without the turn: it may
+   * land later than what it promises, and that is allowed.
+   */
+  Checkpoint checkpoint() {
+    // both before the record: the driver had taken all that they promise when they were stored
+    long sequence = enqueued;
+    Clock ordered = clock;
+    int slot = Math.floorMod(nextCheckpoint.getAndIncrement(), CHECKPOINTS);
+    long event = checkpoints.get(slot).event();
+    run(
+        DriverCall.EVENT_RECORD,
+        "record event",
+        NONE_FREE,
+        (stream, _) -> driver.eventRecord(event, stream));
+    Checkpoint recorded = new Checkpoint(event, sequence, ordered);
+    // after the record: whoever finds it may wait for the event at once
+    checkpoints.set(slot, recorded);
+    counters.events.increment();
+    return recorded;
+  }
+
+  // --- faults
+  // -------------------------------------------------------------------------------------
+
+  /** Adds what is enqueued and not known to have ended. Any thread; never blocks. */
+  void describeInFlight(int max, List<String> lines) {
+    // one more than enqueued: the operation that is being enqueued now may be the one that failed
+    ring.describe(id, done, enqueued + 1, max, lines);
+  }
+
+  private <T> T driverCall(DriverCall call, String operation, Supplier<T> body) {
+    try {
+      long previous = gate.enter(call);
+      try {
+        return body.get();
+      } finally {
+        gate.leave(previous);
+      }
+    } catch (DriverException e) {
+      throw context.translate(e, operation, id);
+    }
+  }
+
+  /** What the driver tells us; on its threads, so nothing here waits or calls it back. */
+  private record Listener(StreamCore core) implements StreamListener {
+    @Override
+    public void reached(long value) {
+      core.raise(DONE, value);
+      core.drain();
+    }
+
+    @Override
+    public void lost() {
+      core.context.reportedLost();
+    }
+  }
+
+  /** A stream on its way out. */
+  private static final class Release extends Retired {
+    private final StreamCore core;
+    private final @Nullable String leakedFrom;
+
+    Release(StreamCore core, @Nullable String leakedFrom) {
+      this.core = core;
+      this.leakedFrom = leakedFrom;
+    }
+
+    @Override
+    protected void release() {
+      if (leakedFrom != null) {
+        core.context.reportLeak("stream " + core.id, leakedFrom);
+      }
+      core.release();
+    }
+  }
+}

@@ -1,0 +1,264 @@
+package io.fairlead.device;
+
+import io.fairlead.task.Completion;
+import io.fairlead.task.WaitHelp;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.ArrayDeque;
+import java.util.PriorityQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Everybody who waits for one stream, in the order of what they wait for. To see whether anything
+ * is due costs one comparison, however many wait.
+ *
+ * <p>Nothing here blocks, so that a driver's thread, a poller and any task may drain. Of those who
+ * drain at once one does the work and the others leave it a note ({@code rounds}), so that no
+ * wake-up is lost:
+ *
+ * <ul>
+ *   <li>a waiter is added first and looks for its result afterwards;
+ *   <li>a result is stored first and drained afterwards;
+ *   <li>a drain that is under way when either happens goes round once more.
+ * </ul>
+ *
+ * <pre>
+ * field       | writer            | reader            | mode, guard
+ * incoming    | any (push), drain | drain             | CAS push; getAndSet by the drainer
+ * rounds      | any               | any               | atomic: 0 to 1 makes the caller the drainer
+ * waiting     | drainer           | drainer           | plain; rounds orders one drainer after the other
+ * refusal     | any               | drainer           | atomic, taken by the drainer
+ * outstanding | any               | poller, any       | atomic; a hint: 0 lets the poller skip us
+ * cancelled   | any               | drainer           | atomic; a hint when to sweep
+ * </pre>
+ */
+final class Waiters {
+  /** Fewer cancelled waiters than this are not worth a sweep. */
+  private static final int SWEEP_MIN = 64;
+
+  private static final VarHandle INCOMING;
+
+  static {
+    try {
+      INCOMING = MethodHandles.lookup().findVarHandle(Waiters.class, "incoming", Waiter.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final StreamCore stream;
+  private final AtomicInteger rounds = new AtomicInteger();
+  private final AtomicInteger outstanding = new AtomicInteger();
+  private final AtomicInteger cancelled = new AtomicInteger();
+  private final AtomicReference<@Nullable DeviceException> refusal = new AtomicReference<>();
+  private final PriorityQueue<Waiter> waiting = new PriorityQueue<>();
+  private volatile @Nullable Waiter incoming;
+
+  /** How many were added so far; makes waiters for the same operation first come, first served. */
+  private long arrivals;
+
+  Waiters(StreamCore stream) {
+    this.stream = stream;
+  }
+
+  boolean isEmpty() {
+    return outstanding.get() == 0;
+  }
+
+  int size() {
+    return outstanding.get();
+  }
+
+  /** Adds a waiter. The caller then makes sure of a signal, and drains. */
+  void add(Waiter waiter) {
+    // before the push: a poller that sees 0 may skip this stream, and we drain afterwards ourselves
+    outstanding.incrementAndGet();
+    Waiter head;
+    do {
+      head = incoming;
+      waiter.next = head;
+      // release: the drainer that takes the waiter must see all of it
+    } while (!INCOMING.compareAndSet(this, head, waiter));
+  }
+
+  void noteCancelled() {
+    cancelled.incrementAndGet();
+  }
+
+  /** Fails all who wait now and are not due: their signal could not be enqueued. */
+  void refuse(DeviceException cause) {
+    refusal.set(cause);
+    drain();
+  }
+
+  /**
+   * Completes everyone who is due, and fails the rest if the context is lost. Any thread; never
+   * blocks.
+   *
+   * @return how many were completed by this call
+   */
+  int drain() {
+    if (rounds.getAndIncrement() != 0) {
+      return 0; // the drainer sees our increment and goes round again
+    }
+    int found = 0;
+    int seen = 1;
+    do {
+      found += round();
+      seen = rounds.addAndGet(-seen);
+    } while (seen != 0);
+    return found;
+  }
+
+  private int round() {
+    takeIncoming();
+    DeviceException refused = refusal.get() == null ? null : refusal.getAndSet(null);
+    int found = completeDue();
+    if (!waiting.isEmpty()) {
+      found += failHopeless(refused);
+    }
+    sweep();
+    return found;
+  }
+
+  private void takeIncoming() {
+    Waiter node = (Waiter) INCOMING.getAndSet(this, null);
+    ArrayDeque<Waiter> reversed = null;
+    while (node != null) {
+      Waiter next = node.next;
+      node.next = null;
+      if (next == null && reversed == null) {
+        enter(node); // the usual case: one newcomer, no detour
+        return;
+      }
+      reversed = reversed == null ? new ArrayDeque<>() : reversed;
+      reversed.push(node);
+      node = next;
+    }
+    while (reversed != null && !reversed.isEmpty()) {
+      enter(reversed.pop());
+    }
+  }
+
+  private void enter(Waiter waiter) {
+    waiter.arrival = arrivals++;
+    waiting.offer(waiter);
+  }
+
+  private int completeDue() {
+    Waiter first = waiting.peek();
+    if (first == null) {
+      return 0;
+    }
+    long done;
+    try {
+      done = stream.refreshDone();
+    } catch (DeviceException e) {
+      return failAll(e); // the driver no longer knows this stream
+    }
+    int found = 0;
+    while (first != null && first.sequence <= done) {
+      waiting.remove();
+      outstanding.decrementAndGet();
+      first.complete();
+      found++;
+      first = waiting.peek();
+    }
+    return found;
+  }
+
+  private int failHopeless(@Nullable DeviceException cause) {
+    DeviceException lost = stream.context.failure();
+    if (lost != null) {
+      return failAll(lost);
+    }
+    return cause == null ? 0 : failAll(cause);
+  }
+
+  private int failAll(DeviceException cause) {
+    int found = 0;
+    for (Waiter each = waiting.poll(); each != null; each = waiting.poll()) {
+      outstanding.decrementAndGet();
+      each.fail(cause);
+      found++;
+    }
+    return found;
+  }
+
+  private void sweep() {
+    int gone = cancelled.get();
+    if (gone < SWEEP_MIN || gone < waiting.size() / 2) {
+      return;
+    }
+    int before = waiting.size();
+    waiting.removeIf(Waiter::isDone);
+    outstanding.addAndGet(waiting.size() - before);
+    cancelled.set(0); // may lose a count that came just now; it is a hint
+  }
+
+  /** One waiter: a node here, and the help that a spinning or blocking task gets. */
+  static final class Waiter implements WaitHelp, Comparable<Waiter> {
+    private final StreamCore stream;
+    private final long sequence;
+    private final long since = System.nanoTime();
+    private final Completion.Source<Void> source = Completion.source(this);
+    private long arrival;
+    private @Nullable Waiter next;
+
+    Waiter(StreamCore stream, long sequence) {
+      this.stream = stream;
+      this.sequence = sequence;
+      source.onCancel(stream::noteCancelled);
+    }
+
+    Completion<Void> completion() {
+      return source.completion();
+    }
+
+    boolean isDone() {
+      return source.completion().isDone();
+    }
+
+    @SuppressWarnings("NullAway") // Void has no other value
+    private void complete() {
+      stream.counters().waitNanos.add(System.nanoTime() - since);
+      source.complete(null);
+    }
+
+    private void fail(DeviceException cause) {
+      stream.counters().waitNanos.add(System.nanoTime() - since);
+      source.fail(cause);
+    }
+
+    @Override
+    public boolean poll() {
+      if (!isDone() && stream.isDue(sequence)) {
+        stream.drain();
+      }
+      return isDone();
+    }
+
+    @Override
+    public boolean block(long nanos) {
+      return stream.block(sequence) && isDone();
+    }
+
+    @Override
+    public String what() {
+      return "stream "
+          + stream.id
+          + " of device "
+          + stream.context.ordinal()
+          + " to reach operation "
+          + sequence;
+    }
+
+    @Override
+    public int compareTo(Waiter other) {
+      int bySequence = Long.compare(sequence, other.sequence);
+      return bySequence != 0 ? bySequence : Long.compare(arrival, other.arrival);
+    }
+  }
+}
