@@ -3,5 +3,10 @@ module io.fairlead.host {
   requires transitive io.fairlead.device;
   requires static org.jspecify;
 
-// exports io.fairlead.host; // with its first class: javac refuses an empty package
+  uses io.fairlead.device.spi.OsThreads;
+
+  provides io.fairlead.device.spi.DriverProvider with
+      io.fairlead.host.HostDriverProvider;
+
+  exports io.fairlead.host;
 }
