@@ -48,19 +48,20 @@ import org.jspecify.annotations.Nullable;
  * compare-and-set fails and it finds the outcome.
  *
  * <p><b>Waits that end early</b> (deadline, interrupt, cancellation) mark their node dead. Dead
- * nodes are counted; when they are at least {@value #SWEEP_MIN} and half of the list, whoever
- * counted last unlinks them all in one pass. So garbage is at most as long as the list of the
- * living plus {@value #SWEEP_MIN}, and the cost of each early end is constant on average.
+ * nodes are counted; when they are at least {@value #SWEEP_MIN} and a quarter of what the last pass
+ * left, whoever counted last unlinks them all in one pass. What a pass visits was either added
+ * since the last one or is paid for by the dead, so the cost of each early end is constant on
+ * average, and garbage stays below a quarter of the living plus {@value #SWEEP_MIN}.
  *
  * <pre>
  * field      | writer                       | reader     | mode, guard
  * state      | anyone, by compare-and-set   | anyone     | acquire / release: see each access
  * dead       | early waiters, the sweeper   | same       | atomic add; top bit = a sweep goes on
+ * length     | the one sweeper              | early waiters | opaque: living nodes after the last pass
  * Node.next  | its thread before it is added| settler,   | plain: published by state's CAS; the
  *            | then the one sweeper         | sweeper    | sweeper only skips dead nodes, and a dead
  *            |                              |            | node keeps its next, so a settler that
  *            |                              |            | walks meanwhile meets every living node
- * Node.depth | as next                      | adders     | plain: an estimate of the list's length
  * </pre>
  *
  * <p><b>Lock order.</b> No locks. Callbacks run under none.
@@ -109,12 +110,14 @@ public final class Completion<T extends @Nullable Object> {
   private static final System.Logger LOG = System.getLogger(Completion.class.getName());
   private static final VarHandle STATE;
   private static final VarHandle DEAD;
+  private static final VarHandle LENGTH;
 
   static {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       STATE = lookup.findVarHandle(Completion.class, "state", Object.class);
       DEAD = lookup.findVarHandle(Completion.class, "dead", int.class);
+      LENGTH = lookup.findVarHandle(Completion.class, "length", int.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -124,6 +127,9 @@ public final class Completion<T extends @Nullable Object> {
 
   @SuppressWarnings("unused") // through DEAD
   private volatile int dead;
+
+  @SuppressWarnings("unused") // through LENGTH
+  private volatile int length;
 
   private final @Nullable WaitHelp help;
 
@@ -465,7 +471,6 @@ public final class Completion<T extends @Nullable Object> {
       }
       Node head = (Node) seen;
       node.next = head;
-      node.depth = head == null ? 1 : head.depth + 1;
       // release: the node's fields go with it
       if (STATE.weakCompareAndSet(this, seen, node)) {
         return true;
@@ -487,7 +492,8 @@ public final class Completion<T extends @Nullable Object> {
   }
 
   private int sweepThreshold() {
-    return look() instanceof Node head ? Math.max(SWEEP_MIN, head.depth / 2) : Integer.MAX_VALUE;
+    // opaque: an old length only makes the pass come sooner or later
+    return Math.max(SWEEP_MIN, (int) LENGTH.getOpaque(this) / 4);
   }
 
   /** One pass by one thread at a time; false if somebody else is at it. */
@@ -506,6 +512,7 @@ public final class Completion<T extends @Nullable Object> {
   private void unlinkDead() {
     Node head = firstLiving();
     if (head == null) {
+      LENGTH.setOpaque(this, 0);
       return;
     }
     int living = 1;
@@ -518,7 +525,7 @@ public final class Completion<T extends @Nullable Object> {
       }
     }
     last.next = null;
-    head.depth = living;
+    LENGTH.setOpaque(this, living);
   }
 
   private @Nullable Node firstLiving() {
@@ -570,6 +577,7 @@ public final class Completion<T extends @Nullable Object> {
     }
   }
 
+  @SuppressWarnings("ThreadPriorityCheck") // the yield lets whoever completes it run at all
   private Object spin(Wait wait) {
     for (int checks = 1; ; checks++) {
       for (int i = 0; i < SPINS_PER_CHECK; i++) {
@@ -714,7 +722,6 @@ public final class Completion<T extends @Nullable Object> {
 
   private abstract static class Node {
     @Nullable Node next;
-    int depth;
 
     /** Called once, by the thread that settled the completion it was added to. */
     abstract void fire(Wave wave);

@@ -35,7 +35,6 @@ import org.jspecify.annotations.Nullable;
  * field                      | guard
  * idle, waiters, shared, phase | pool, a leaf lock: nothing is called under it
  * slot.instance, gate, broken| whoever took the slot; ANY_THREAD: slot.making while it is made
- * slot.thread                | written by the thread in the call; read by any for nested calls
  * </pre>
  *
  * Lock order: slot.making → the gate's lock → pool; no lock is held while waiting for a slot.
@@ -60,13 +59,15 @@ public final class Engine<I> implements AutoCloseable {
     volatile @Nullable I instance;
     volatile @Nullable Gate gate;
     volatile boolean broken;
-    volatile @Nullable Thread thread;
 
-    Slot(@Nullable Owner owner) {
+    Slot(String engine, @Nullable Owner owner) {
       this.owner = owner;
+      this.gate =
+          owner == null ? null : Gate.of(engine, ThreadRule.OWNER_ONLY, owner, Set.of(), null);
     }
   }
 
+  private final TaskRuntime runtime;
   private final String name;
   private final ThreadRule rule;
   private final EngineFactory<I> factory;
@@ -91,13 +92,14 @@ public final class Engine<I> implements AutoCloseable {
       ThreadRule rule,
       EngineFactory<I> factory,
       EngineLimits limits) {
+    this.runtime = runtime;
     this.name = Objects.requireNonNull(name, "name");
     this.rule = Objects.requireNonNull(rule, "rule");
     this.factory = Objects.requireNonNull(factory, "factory");
     this.limits = Objects.requireNonNull(limits, "limits");
     int count = rule == ThreadRule.ANY_THREAD ? 1 : limits.instances();
     for (int i = 0; i < count; i++) {
-      slots.add(new Slot<>(ownerFor(runtime, i)));
+      slots.add(new Slot<>(name, ownerFor(runtime, i)));
     }
     idle.addAll(slots);
   }
@@ -120,9 +122,10 @@ public final class Engine<I> implements AutoCloseable {
   // ------------------------------------------------------------------------------------
 
   /**
-   * Runs the body with an instance. A task parks, a foreign thread blocks, while it waits for
-   * memory, for an instance and for an owner's thread. Cancellation and interrupts end these waits;
-   * a body that has begun is waited for.
+   * Runs the body with an instance. Any thread that may wait; one that is in no task enters for the
+   * length of the call. A task parks, a foreign thread blocks, while it waits for memory, for an
+   * instance and for an owner's thread. Cancellation and interrupts end these waits; a body that
+   * has begun is waited for.
    *
    * @param bytes what admission is asked for; 0 asks for nothing
    * @return what the body returned
@@ -133,6 +136,9 @@ public final class Engine<I> implements AutoCloseable {
    */
   public <T extends @Nullable Object> T call(long bytes, EngineCall<I, T> body) {
     Objects.requireNonNull(body, "body");
+    if (Task.current().isRoot()) {
+      return runtime.enter(name, 0, () -> call(bytes, body));
+    }
     checkCaller();
     @Nullable AutoCloseable admitted = admit(bytes);
     Slot<I> slot;
@@ -151,6 +157,9 @@ public final class Engine<I> implements AutoCloseable {
    */
   public <T> Optional<T> tryCall(long bytes, EngineCall<I, T> body) {
     Objects.requireNonNull(body, "body");
+    if (Task.current().isRoot()) {
+      return runtime.enter(name, 0, () -> tryCall(bytes, body));
+    }
     checkCaller();
     Completion<AutoCloseable> admission = ask(bytes);
     if (admission != null && !admission.isDone() && admission.cancel()) {
@@ -207,21 +216,8 @@ public final class Engine<I> implements AutoCloseable {
   }
 
   private boolean isInside() {
-    for (Task task = Task.current(); task != null; task = task.waitingParent()) {
-      for (Frame f = task.engineFrames; f != null; f = f.outer) {
-        if (f.engine == this) {
-          return true;
-        }
-      }
-    }
-    return isInsideByThread();
-  }
-
-  /** Threads that never entered share ROOT, so for them the thread in the call is looked at. */
-  private boolean isInsideByThread() {
-    Thread self = Thread.currentThread();
-    for (Slot<I> slot : slots) {
-      if (slot.thread == self) {
+    for (Frame f = Task.current().engineFrames; f != null; f = f.outer) {
+      if (f.engine == this) {
         return true;
       }
     }
@@ -252,9 +248,6 @@ public final class Engine<I> implements AutoCloseable {
   }
 
   private <T extends @Nullable Object> T inFrame(Task task, java.util.function.Supplier<T> body) {
-    if (task.isRoot()) {
-      return body.get();
-    }
     Frame outer = task.engineFrames;
     task.engineFrames = new Frame(this, outer);
     try {
@@ -265,34 +258,17 @@ public final class Engine<I> implements AutoCloseable {
   }
 
   private <T extends @Nullable Object> T inSlot(Slot<I> slot, EngineCall<I, T> body) {
-    Owner owner = slot.owner;
-    if (owner != null) {
-      // one hop for making and calling; OWNER_ONLY's gate needs no instance to be made
-      return gateOf(owner).call("call", () -> callMade(slot, body));
+    if (slot.owner == null) {
+      make(slot); // gives the gate; an owner's slot has one, and makes in the same hop
     }
-    make(slot);
     return Objects.requireNonNull(slot.gate).call("call", () -> callMade(slot, body));
-  }
-
-  private Gate gateOf(Owner owner) {
-    return Gate.of(name, ThreadRule.OWNER_ONLY, owner, Set.of(), null);
   }
 
   private <T extends @Nullable Object> T callMade(Slot<I> slot, EngineCall<I, T> body)
       throws Exception {
-    boolean exclusive = rule != ThreadRule.ANY_THREAD;
-    if (exclusive) {
-      slot.thread = Thread.currentThread();
-    }
-    try {
-      I instance = make(slot);
-      calls.increment();
-      return Task.nullable(body.call(instance));
-    } finally {
-      if (exclusive) {
-        slot.thread = null;
-      }
-    }
+    I instance = make(slot);
+    calls.increment();
+    return Task.nullable(body.call(instance));
   }
 
   // --- instances
@@ -333,7 +309,9 @@ public final class Engine<I> implements AutoCloseable {
       throw new EngineException(
           name, "is CONTEXT_CURRENT, but its factory gives no binding: override binding()", null);
     }
-    slot.gate = slot.owner == null ? Gate.of(name, rule, null, Set.of(), binding) : null;
+    if (slot.owner == null) {
+      slot.gate = Gate.of(name, rule, null, Set.of(), binding);
+    }
     slot.broken = false;
     slot.instance = made;
     return made;
@@ -342,7 +320,6 @@ public final class Engine<I> implements AutoCloseable {
   private void destroy(Slot<I> slot) {
     I instance = slot.instance;
     slot.instance = null;
-    slot.gate = null;
     slot.broken = false;
     if (instance == null) {
       return;
@@ -504,8 +481,8 @@ public final class Engine<I> implements AutoCloseable {
     }
     ended.onDone(
         done -> {
-          if (done.cause() != null) {
-            slot.broken = true; // its work may still run: the next call makes a new instance
+          if (done.cause() != null && rule != ThreadRule.ANY_THREAD) {
+            slot.broken = true; // nobody knows its state: the next call makes a new instance
           }
           giveBack(admitted);
           give(slot);
@@ -550,6 +527,7 @@ public final class Engine<I> implements AutoCloseable {
       } finally {
         pool.unlock();
       }
+      runtime.forget(this);
       closed.complete(null);
     }
     closed.completion().awaitUninterruptibly();

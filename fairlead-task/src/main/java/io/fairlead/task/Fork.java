@@ -1,6 +1,5 @@
 package io.fairlead.task;
 
-import io.fairlead.fault.TaskCancelledException;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -103,22 +102,10 @@ public final class Fork<T extends @Nullable Object> {
     scope.ended(this);
   }
 
-  /** The child will not begin. */
+  /** The child will not begin; its end hooks run on the forker's thread, so that they balance. */
   void skip(@Nullable Throwable cause) {
     task.cancel(cause);
-    outcome =
-        new Outcome(
-            State.CANCELLED,
-            null,
-            new TaskCancelledException(
-                "task '" + task.name() + "' was cancelled before it began", cause));
-    scope.ended(this);
-  }
-
-  /** Its starting failed. */
-  void failStart(Throwable failure) {
-    outcome = new Outcome(State.FAILED, null, failure);
-    scope.ended(this);
+    run();
   }
 
   Throwable failureThatIsThere() {

@@ -240,11 +240,16 @@ public final class Gate {
     return java.util.Collections.unmodifiableMap(table);
   }
 
-  private static Map<Role, Way> row(Way... ways) {
+  /** In the order of the table above. */
+  private static Map<Role, Way> row(
+      Way task, Way foreign, Way owner, Way deviceManager, Way comm, Way cleaner) {
     Map<Role, Way> row = new EnumMap<>(Role.class);
-    for (Role role : Role.values()) {
-      row.put(role, ways[role.ordinal()]);
-    }
+    row.put(Role.TASK, task);
+    row.put(Role.FOREIGN, foreign);
+    row.put(Role.OWNER, owner);
+    row.put(Role.DEVICE_MANAGER, deviceManager);
+    row.put(Role.COMM, comm);
+    row.put(Role.CLEANER, cleaner);
     return java.util.Collections.unmodifiableMap(row);
   }
 }

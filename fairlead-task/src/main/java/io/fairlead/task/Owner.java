@@ -37,9 +37,10 @@ import org.jspecify.annotations.Nullable;
  * bell      | owner, producers       | both      | volatile; swapped by one producer for each park
  * retired   | anyone (push), owner (take all) | owner | compare-and-set / getAndSet
  * sources   | anyone                 | owner     | copy on write
- * waiting   | producers              | owner     | concurrent queue of parked producers; a producer
- *           |                        |           | enters, then offers again; the owner takes a
- *           |                        |           | command, then looks here
+ * waiting   | producers              | owner     | concurrent queue of parked producers' turns. A
+ *           |                        |           | producer enters, then offers again; the owner
+ *           |                        |           | takes a command, then gives one turn here; a
+ *           |                        |           | turn that is not used is passed on
  * polling   | owner                  | owner     | plain
  * closing   | closer                 | anyone    | volatile
  * </pre>
@@ -55,6 +56,15 @@ public final class Owner implements AutoCloseable {
 
   /** First sleep while a source has something pending; doubles up to the configured maximum. */
   private static final long NAP_NANOS_FIRST = 20_000;
+
+  /** Stands in the retired list once the owner has ended. */
+  private static final Retired END =
+      new Retired() {
+        @Override
+        protected void release() {
+          throw new IllegalStateException("the end mark is never queued");
+        }
+      };
 
   private static final System.Logger LOG = System.getLogger(Owner.class.getName());
   private static final VarHandle BELL;
@@ -75,7 +85,8 @@ public final class Owner implements AutoCloseable {
   private final TaskConfig config;
   private final CommandQueue commands;
   private final CopyOnWriteArrayList<PollSource> sources = new CopyOnWriteArrayList<>();
-  private final ConcurrentLinkedQueue<Thread> waiting = new ConcurrentLinkedQueue<>();
+  private final ConcurrentLinkedQueue<Completion.Source<@Nullable Void>> waiting =
+      new ConcurrentLinkedQueue<>();
   private final Completion.Source<@Nullable Void> ended = Completion.source();
   private final LongAdder refused = new LongAdder();
   private final LongAdder late = new LongAdder();
@@ -101,6 +112,10 @@ public final class Owner implements AutoCloseable {
           throw new IllegalArgumentException(
               "an owner's role is OWNER, DEVICE_MANAGER or COMM, not " + role);
     };
+  }
+
+  Completion<@Nullable Void> ended() {
+    return ended.completion();
   }
 
   Owner start() {
@@ -177,28 +192,34 @@ public final class Owner implements AutoCloseable {
       throw new IllegalStateException(
           "the queue of '" + name + "' is full, and its own thread waits for room in it");
     }
-    Task task = Task.current();
-    task.checkMayWait();
-    Thread self = Thread.currentThread();
-    for (; ; ) {
-      waiting.add(self);
-      // full fence in add: either this offer sees the room, or the owner sees the waiting thread
-      if (offerAgain(command)) {
-        waiting.remove(self);
-        return;
-      }
-      task.checkCancelledOr(() -> waiting.remove(self));
-      Completion.parkHelpingOwner(this);
-      waiting.remove(self);
+    Task.current().checkMayWait();
+    while (!submitAfterWaiting(command)) {
+      Thread.onSpinWait(); // somebody was faster: queue up again
     }
   }
 
-  private boolean offerAgain(Runnable command) {
+  /** Waits for one wake, and offers once more; every wake that is not used is passed on. */
+  private boolean submitAfterWaiting(Runnable command) {
+    Completion.Source<@Nullable Void> turn = Completion.source();
+    waiting.add(turn);
     try {
-      return trySubmit(command);
-    } catch (IllegalStateException closed) {
-      waiting.remove(Thread.currentThread());
-      throw closed;
+      // full fence: either this offer sees the room, or the owner sees who waits
+      VarHandle.fullFence();
+      if (trySubmit(command)) {
+        withdraw(turn);
+        return true;
+      }
+      turn.completion().await(WaitMode.NONBLOCKING);
+    } catch (RuntimeException stop) {
+      withdraw(turn);
+      throw stop;
+    }
+    return trySubmit(command);
+  }
+
+  private void withdraw(Completion.Source<@Nullable Void> turn) {
+    if (!turn.completion().cancel()) {
+      wakeOne(); // its wake had come: somebody else may use the room
     }
   }
 
@@ -239,7 +260,9 @@ public final class Owner implements AutoCloseable {
     if (isOwnerThread()) {
       return Task.nullable(body.run());
     }
-    LentCall<T> call = new LentCall<>(Task.current(), Thread.currentThread(), body);
+    Task task = Task.current();
+    task.checkMayWait(); // before anything is queued: a lent task must be waited for
+    LentCall<T> call = new LentCall<>(task, Thread.currentThread(), body);
     submit(call);
     return call.await();
   }
@@ -252,12 +275,12 @@ public final class Owner implements AutoCloseable {
     if (!node.take()) {
       return;
     }
-    if (closing && ended.completion().isDone()) {
-      late.increment();
-      return;
-    }
     for (; ; ) {
       Retired head = retired;
+      if (head == END) {
+        late.increment();
+        return;
+      }
       node.next = head;
       // compare-and-set: publishes the node and its next
       if (RETIRED.weakCompareAndSet(this, head, node)) {
@@ -307,33 +330,40 @@ public final class Owner implements AutoCloseable {
   // -------------------------------------------------------------------------------------
 
   private void loop() {
-    try {
-      int idle = 0;
-      while (!(closing && commands.isEmpty())) {
-        boolean worked = releaseRetired() | runCommands() | poll();
-        idle = worked ? 0 : rest(idle);
-      }
-    } finally {
-      releaseRetired();
-      ended.complete(null);
-      releaseRetired(); // those that came between the last look and the end
-      wakeWaiting();
+    int idle = 0;
+    while (!(closing && commands.isEmpty())) {
+      boolean released = releaseRetired();
+      boolean ran = runCommands();
+      boolean found = poll();
+      idle = released || ran || found ? 0 : rest(idle);
     }
+    release(takeRetired(END)); // in one step: what is pushed from now on sees the end
+    while (wakeOne()) {
+      Thread.onSpinWait(); // they find the queue closed
+    }
+    ended.complete(null);
   }
 
   private boolean releaseRetired() {
     if (retired == null) {
       return false;
     }
-    // takes all at once; acquire: the nodes' fields come with it
-    Retired newest = (Retired) RETIRED.getAndSet(this, null);
+    release(takeRetired(null));
+    return true;
+  }
+
+  /** Takes all at once; acquire: the nodes' fields come with it. */
+  private @Nullable Retired takeRetired(@Nullable Retired instead) {
+    return (Retired) RETIRED.getAndSet(this, instead);
+  }
+
+  private void release(@Nullable Retired newest) {
     for (Retired node = oldestFirst(newest); node != null; ) {
       Retired following = node.next;
       node.next = null;
       guarded("releasing a retired resource", node::release);
       node = following;
     }
-    return true;
   }
 
   private static @Nullable Retired oldestFirst(@Nullable Retired newest) {
@@ -353,17 +383,24 @@ public final class Owner implements AutoCloseable {
       if (command == null) {
         return i > 0;
       }
-      wakeWaiting();
+      wakeOne();
       guarded("a command", command);
     }
     return true;
   }
 
-  private void wakeWaiting() {
+  /** One command was taken, so one more can come: wakes one that waits and has not given up. */
+  private boolean wakeOne() {
     // full fence between moving the queue's head and looking here: see submit
     VarHandle.fullFence();
-    for (Thread t = waiting.poll(); t != null; t = waiting.poll()) {
-      LockSupport.unpark(t);
+    for (; ; ) {
+      Completion.Source<@Nullable Void> turn = waiting.poll();
+      if (turn == null) {
+        return false;
+      }
+      if (turn.complete(null)) {
+        return true;
+      }
     }
   }
 
@@ -402,6 +439,7 @@ public final class Owner implements AutoCloseable {
   }
 
   /** Nothing was found: spin, yield, nap while something is pending, or sleep till the bell. */
+  @SuppressWarnings("ThreadPriorityCheck") // a step between spinning and parking, not a promise
   private int rest(int idle) {
     if (idle < config.idleSpins()) {
       Thread.onSpinWait();
@@ -436,11 +474,21 @@ public final class Owner implements AutoCloseable {
 
   private boolean anythingPending() {
     for (PollSource source : sources) {
-      if (source.hasPending()) {
+      if (hasPending(source)) {
         return true;
       }
     }
     return false;
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // a stranger's source must not end the owner
+  private boolean hasPending(PollSource source) {
+    try {
+      return source.hasPending();
+    } catch (Throwable thrown) {
+      LOG.log(Level.ERROR, "'" + name + "': poll source " + source + " threw", thrown);
+      return true; // it may have something, so it must not be slept over
+    }
   }
 
   // --- an owner's thread that waits itself -------------------------------------------------------

@@ -23,12 +23,11 @@ final class OwnerCall<T extends @Nullable Object> implements Runnable {
     Task caller = Task.current();
     this.task =
         new Task(
-                caller,
-                "call-" + owner.name(),
-                caller.priority(),
-                new Placement.Bound(owner),
-                caller.waitMode())
-            .detach();
+            caller,
+            "call-" + owner.name(),
+            caller.priority(),
+            new Placement.Bound(owner),
+            caller.waitMode());
     source.onCancel(() -> task.cancel(null));
   }
 

@@ -28,17 +28,31 @@ final class Problems {
     }
   }
 
+  /** Keeps what went wrong here on something that is thrown instead. */
+  void noteOn(Throwable thrown) {
+    if (first != null) {
+      note(thrown, first);
+    }
+  }
+
   @Nullable Throwable first() {
     return first;
   }
 
-  /** Throws the first problem as it is: only Exceptions and Errors come here. */
-  void throwAny() throws Exception {
-    switch (first) {
-      case null -> {}
-      case Exception exception -> throw exception;
+  /** The first problem, as it is, to be thrown; there must be one. An Error is thrown here. */
+  Exception toThrow() {
+    return switch (first) {
+      case null -> throw new IllegalStateException("nothing went wrong");
+      case Exception exception -> exception;
       case Error error -> throw error;
-      case Throwable strange -> throw new TaskFailedException("failed: " + strange, strange);
+      case Throwable strange -> new TaskFailedException("failed: " + strange, strange);
+    };
+  }
+
+  /** Throws the first problem, as it is, if there is one. */
+  void throwAny() throws Exception {
+    if (first != null) {
+      throw toThrow();
     }
   }
 
@@ -58,6 +72,7 @@ final class Problems {
     };
   }
 
+  @SuppressWarnings("ReferenceEquality") // a throwable must not be suppressed by itself
   static void note(Throwable on, Throwable note) {
     if (on != note && on.getSuppressed().length < NOTES_MAX) {
       on.addSuppressed(note);

@@ -1,11 +1,11 @@
 package io.fairlead.task;
 
+import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskCancelledException;
 import io.fairlead.fault.TaskInterruptedException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.Map;
-import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
@@ -41,7 +41,7 @@ import org.jspecify.annotations.Nullable;
  * attachments | own thread (fork: forker) | own thread; joiner after the end | plain: handed over
  *             |                           |          | by thread start and by the scope's count
  * scopes      | own thread                | cancellers | volatile: see cancellation
- * detached    | its maker, before it runs | anyone   | plain
+ * engineFrames| own thread (fork: forker) | own thread | plain: handed over as attachments are
  * binds       | own thread                | own thread | plain
  * </pre>
  *
@@ -92,10 +92,9 @@ public final class Task {
   private @Nullable Attached attachments;
   private volatile @Nullable TaskScope<?> scopes;
   private int binds;
-  private boolean detached;
 
-  /** The engine calls that this task is in, innermost first; own thread, and children's reads. */
-  volatile Engine.@Nullable Frame engineFrames;
+  /** Engine calls that this task is in, or that wait for it: innermost first. */
+  Engine.@Nullable Frame engineFrames;
 
   Task(
       @Nullable Task parent,
@@ -138,12 +137,6 @@ public final class Task {
   /** As given, or "task-" and the id. */
   public String name() {
     return name == null ? "task-" + id : name;
-  }
-
-  /** Says that the parent does not wait for this task: it is outside of its structure. */
-  Task detach() {
-    detached = true;
-    return this;
   }
 
   @Nullable String givenName() {
@@ -228,7 +221,8 @@ public final class Task {
   public static boolean interrupted() {
     Task task = current();
     boolean flag = ((int) FLAGS.getAndBitwiseAnd(task, ~INTERRUPTED) & INTERRUPTED) != 0;
-    return Thread.interrupted() | flag;
+    boolean status = Thread.interrupted(); // both are cleared
+    return status || flag;
   }
 
   /**
@@ -324,6 +318,7 @@ public final class Task {
     }
   }
 
+  @SuppressWarnings("ReferenceEquality") // a key is itself, whatever its equals says
   private @Nullable Attached find(TaskAttachment<?> key) {
     for (Attached a = attachments; a != null; a = a.next) {
       if (a.key == key) {
@@ -334,15 +329,17 @@ public final class Task {
   }
 
   private Attached attach(TaskAttachment<?> key, Object value) {
-    return attachments = new Attached(key, value, attachments);
+    Attached made = new Attached(key, value, attachments);
+    attachments = made;
+    return made;
   }
 
-  @SuppressWarnings("unchecked") // attached under a key of this type
+  @SuppressWarnings({"unchecked", "TypeParameterUnusedInFormals"}) // attached under such a key
   private static <T> @Nullable T value(Attached attached) {
     return (T) attached.value;
   }
 
-  @SuppressWarnings("unchecked") // attached under a key of this type
+  @SuppressWarnings({"unchecked", "TypeParameterUnusedInFormals"}) // attached under such a key
   private static <T> @Nullable T value(@Nullable Object value) {
     return (T) value;
   }
@@ -450,22 +447,31 @@ public final class Task {
   }
 
   private <T extends @Nullable Object> T live(TaskBody<T> body) throws Exception {
-    become(Thread.currentThread());
     Problems problems = new Problems();
-    T value = null;
-    try {
-      if (isCancelled()) {
-        throw cancelled();
+    if (isCancelled() && !Mutant.on("task.cancelled-still-begins")) {
+      problems.add(cancelled()); // its attachments' end hooks run all the same
+      endAttachments(problems);
+    } else {
+      become(Thread.currentThread());
+      T value = runBody(body, problems);
+      closeLeftScopes(problems);
+      endAttachments(problems);
+      leave();
+      if (problems.first() == null) {
+        return value;
       }
-      value = nullable(body.run());
+    }
+    throw problems.toThrow();
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // whatever it throws is the task's failure
+  private static <T extends @Nullable Object> T runBody(TaskBody<T> body, Problems problems) {
+    try {
+      return nullable(body.run());
     } catch (Throwable failure) {
       problems.add(failure);
+      return nullable(null);
     }
-    closeLeftScopes(problems);
-    endAttachments(problems);
-    leave();
-    problems.throwAny();
-    return nullable(value);
   }
 
   /**
@@ -579,11 +585,6 @@ public final class Task {
     }
   }
 
-  /** The parent that waits for this task, or null if nobody does. */
-  @Nullable Task waitingParent() {
-    return detached ? null : parent;
-  }
-
   /** Refuses a wait that would hang or break a rule, instead of letting it. */
   void checkMayWait() {
     Owner owner = RoleThread.currentOwner();
@@ -610,7 +611,7 @@ public final class Task {
   /** Says that null is among the values of T, which the type system cannot. */
   @SuppressWarnings({"NullAway", "TypeParameterUnusedInFormals"})
   static <T extends @Nullable Object> T nullable(@Nullable T value) {
-    return Objects.isNull(value) ? null : value;
+    return value;
   }
 
   @Override

@@ -144,7 +144,12 @@ public final class TaskRuntime implements AutoCloseable {
     checkOpen();
     Owner owner = new Owner(name, role, config);
     owners.add(owner);
+    owner.ended().onDone(done -> owners.remove(owner));
     return owner.start();
+  }
+
+  void forget(Engine<?> engine) {
+    engines.remove(engine);
   }
 
   Owner engineOwner(String name) {

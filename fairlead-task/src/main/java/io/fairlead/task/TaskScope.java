@@ -79,6 +79,10 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   private final Task owner;
   private final @Nullable Thread rootThread;
   final @Nullable TaskScope<?> outer;
+
+  /** Engine calls that wait for this scope's end: those that its owner was in when it opened. */
+  private final Engine.@Nullable Frame frames;
+
   private final @Nullable Future<?> timer;
 
   private volatile @Nullable Fork<T> last;
@@ -93,6 +97,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     this.owner = Task.current();
     this.rootThread = owner.isRoot() ? Thread.currentThread() : null;
     this.outer = owner.innermostScope();
+    this.frames = owner.engineFrames;
     WaitMode inherited = owner.isRoot() ? runtimeMode : owner.waitMode();
     this.waitMode = options.waitMode() == null ? inherited : options.waitMode();
     this.timer = options.deadline() == null ? null : startTimer(options.deadline());
@@ -135,11 +140,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     checkOwner("forked into");
     checkOpen();
     Fork<T> fork = prepare(forkOptions, body);
-    if (cancelled != null) {
-      fork.skip(reason());
-    } else {
-      start(fork, forkOptions.placement());
-    }
+    start(fork, forkOptions.placement());
     return fork;
   }
 
@@ -152,6 +153,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
             forkOptions.priority() == null ? owner.priority() : forkOptions.priority(),
             forkOptions.placement(),
             forkOptions.waitMode() == null ? waitMode : forkOptions.waitMode());
+    child.engineFrames = frames;
     owner.forkAttachmentsTo(child);
     Fork<T> fork =
         new Fork<>(this, child, body, previous == null ? 0 : previous.index + 1, previous);
@@ -161,14 +163,27 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   }
 
   private void start(Fork<T> fork, Placement placement) {
+    if (cancelled != null) {
+      fork.skip(reason());
+      return;
+    }
     try {
       switch (placement) {
-        case Placement.Free free -> startFree(fork);
-        case Placement.Bound bound -> bound.owner().submit(fork::run);
+        case Placement.Free _ -> startFree(fork);
+        case Placement.Bound bound -> startBound(fork, bound.owner());
       }
     } catch (RuntimeException | Error e) {
-      fork.failStart(e); // counted as running: must end, or join would wait for ever
+      fork.skip(e); // counted as running: must end, or join would wait for ever
       throw e;
+    }
+  }
+
+  private void startBound(Fork<T> fork, Owner to) {
+    if (to.isOwnerThread()) {
+      fork.run(); // its queue would be served only after the parent that waits for it
+      owner.resume();
+    } else {
+      to.submit(fork::run);
     }
   }
 
@@ -212,11 +227,11 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
    * Work that a child left on its streams comes before what the owner enqueues after this.
    *
    * @return ALL_SUCCEED: all results, in fork order. FIRST_SUCCESS: one. COLLECT: the successes, in
-   *     fork order; the forks know the rest
+   *     fork order, also if it was cancelled; the forks know the rest
    * @throws RuntimeException the first failure of a child, as it is, with a note on where it was
    *     joined; a checked one inside a {@link io.fairlead.fault.TaskFailedException}
    * @throws DeadlineExceededException if the scope's deadline passed
-   * @throws TaskCancelledException if the scope or the owner was cancelled
+   * @throws TaskCancelledException if the owner was cancelled; or the scope, but for COLLECT
    * @throws io.fairlead.fault.TaskInterruptedException if the owner was interrupted; the scope is
    *     cancelled, and close waits for the children
    * @throws IllegalStateException the second time, or in another task than the owner
@@ -231,7 +246,12 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     for (Fork<T> fork : all) {
       owner.joinAttachmentsOf(fork.task(), problems);
     }
-    throwScopeFailure();
+    try {
+      throwScopeFailure();
+    } catch (RuntimeException failure) {
+      problems.noteOn(failure);
+      throw failure;
+    }
     problems.throwUnchecked("a join hook of scope '" + name() + "'");
     return results(all);
   }
@@ -246,7 +266,12 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     if (failed && options.policy() == ScopePolicy.ALL_SUCCEED) {
       throw joinFailure(Objects.requireNonNull(decisive));
     }
-    boolean decided = options.policy() == ScopePolicy.FIRST_SUCCESS && decisive != null;
+    boolean decided =
+        switch (options.policy()) {
+          case ALL_SUCCEED -> false;
+          case FIRST_SUCCESS -> decisive != null;
+          case COLLECT -> true; // takes what there is
+        };
     if (cancelled != null && !decided) {
       throw new TaskCancelledException("scope '" + name() + "' was cancelled", reason);
     }
