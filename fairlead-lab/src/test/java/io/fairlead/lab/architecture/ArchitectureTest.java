@@ -17,7 +17,11 @@ class ArchitectureTest {
   private static JavaClasses tests;
 
   /** Who may ask a thread for its name or number, and why. */
-  private static final Exceptions THREAD_IDENTITY = new Exceptions(Map.of());
+  private static final Exceptions THREAD_IDENTITY =
+      new Exceptions(
+          Map.of(
+              "io.fairlead.host.CurrentContexts",
+              "it is the driver whose contexts are current per thread, as a GPU's are"));
 
   /** Who may sleep, and why. */
   private static final Exceptions SLEEP = new Exceptions(Map.of());
