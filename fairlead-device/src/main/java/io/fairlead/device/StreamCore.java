@@ -430,6 +430,10 @@ final class StreamCore {
     return waiters.drain();
   }
 
+  int waiting() {
+    return waiters.size();
+  }
+
   boolean hasWaiters() {
     return !waiters.isEmpty();
   }
