@@ -8,5 +8,5 @@ module io.fairlead.sim {
   requires static org.junit.jupiter.api;
   requires static org.jspecify;
 
-// exports io.fairlead.sim; // with its first class: javac refuses an empty package
+  exports io.fairlead.sim;
 }
