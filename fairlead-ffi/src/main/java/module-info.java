@@ -4,5 +4,10 @@ module io.fairlead.ffi {
   requires transitive io.fairlead.comm;
   requires static org.jspecify;
 
-// exports io.fairlead.ffi; // with its first class: javac refuses an empty package
+  provides io.fairlead.device.spi.DriverProvider with
+      io.fairlead.ffi.CudaDriverProvider;
+  provides io.fairlead.device.spi.OsThreads with
+      io.fairlead.ffi.PosixOsThreads;
+
+  exports io.fairlead.ffi;
 }

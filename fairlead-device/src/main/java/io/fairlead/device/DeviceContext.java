@@ -81,14 +81,8 @@ public final class DeviceContext implements AutoCloseable {
   /** Finds what was dropped unclosed. Its actions only retire a node to an owner. */
   static final Cleaner CLEANER = TaskRuntime.cleaner();
 
-  /** Launch sites kept for each stream of a lost context: the oldest, since work fails in order. */
-  private static final int SITES_PER_STREAM = 8;
-
-  /** Launch sites kept in all. */
-  private static final int SITES_MAX = 256;
-
-  /** Launch sites in the message itself; more would hide what it says. */
-  private static final int SITES_NAMED = 4;
+  /** Launch sites named in the message of a lost context; all of them would fill a screen. */
+  private static final int SITES_MAX = 32;
 
   private static final System.Logger LOG = System.getLogger("io.fairlead.device");
 
@@ -672,7 +666,7 @@ public final class DeviceContext implements AutoCloseable {
                 + "): "
                 + cause.getMessage()
                 + ". In flight: "
-                + named(sites),
+                + (sites.isEmpty() ? "nothing that was recorded" : String.join("; ", sites)),
             new Cause(cause.status(), cause.statusName(), cause));
     // CAS: one first cause for all, however many threads find a fault at once
     if (FAILURE.compareAndSet(this, null, new DeviceLostException(site, first))) {
@@ -684,18 +678,9 @@ public final class DeviceContext implements AutoCloseable {
   private List<String> inFlight() {
     List<String> sites = new ArrayList<>();
     for (StreamCore core : cores) {
-      core.describeInFlight(Math.min(SITES_MAX, sites.size() + SITES_PER_STREAM), sites);
+      core.describeInFlight(SITES_MAX, sites);
     }
     return sites;
-  }
-
-  private static String named(List<String> sites) {
-    if (sites.isEmpty()) {
-      return "nothing that was recorded";
-    }
-    String first = sites.stream().limit(SITES_NAMED).collect(Collectors.joining("; "));
-    int more = sites.size() - SITES_NAMED;
-    return more > 0 ? first + "; and " + more + " more (see launchSites())" : first;
   }
 
   private void failWaiters() {
@@ -831,7 +816,10 @@ public final class DeviceContext implements AutoCloseable {
     if (!awaitEnd()) {
       LOG.log(
           Level.WARNING,
-          "device " + ordinal() + " is closed with unfinished work: " + named(inFlight()));
+          "device "
+              + ordinal()
+              + " is closed with unfinished work: "
+              + String.join("; ", inFlight()));
     }
     FAILURE.compareAndSet(this, null, closedBeforeEnd());
     owner.call(this::release).awaitUninterruptibly();

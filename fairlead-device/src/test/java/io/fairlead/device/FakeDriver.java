@@ -22,9 +22,9 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -39,12 +39,11 @@ final class FakeDriver implements Driver {
   private static final long FIRST_HANDLE = 1000;
 
   private final OsThreads osThreads = new PosixThreads();
-  private final SpinLock currentLock = new SpinLock();
-  private final Map<Long, Long> current = new HashMap<>(); // guarded by currentLock
+  private final Map<Long, Long> current = new ConcurrentHashMap<>();
   private final Set<DriverCall> needsCurrent;
   private final boolean notifies;
-  private final SpinLock lock = new SpinLock();
-  private final ConcurrentLinkedQueue<Runnable> deviceWork = new ConcurrentLinkedQueue<>();
+  private final AtomicBoolean lock = new AtomicBoolean();
+  private final LinkedBlockingQueue<Runnable> deviceWork = new LinkedBlockingQueue<>();
   private final Thread deviceThread;
 
   // guarded by lock
@@ -103,20 +102,13 @@ final class FakeDriver implements Driver {
   }
 
   private void runDeviceThread() {
-    while (!Thread.currentThread().isInterrupted()) {
-      Runnable work = deviceWork.poll();
-      if (work == null) {
-        LockSupport.park(this);
-      } else {
-        work.run();
+    try {
+      while (true) {
+        deviceWork.take().run();
       }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
     }
-  }
-
-  /** Tells somebody something, later and without the lock. Does not suspend the caller. */
-  private void tell(Runnable work) {
-    deviceWork.add(work);
-    LockSupport.unpark(deviceThread);
   }
 
   private static final class Stream {
@@ -201,7 +193,7 @@ final class FakeDriver implements Driver {
           }
           return null;
         });
-    tell(() -> told.forEach(StreamListener::lost));
+    deviceWork.add(() -> told.forEach(StreamListener::lost));
   }
 
   /** Refuses the next call of that kind. */
@@ -278,26 +270,13 @@ final class FakeDriver implements Driver {
   // --- inside ---------------------------------------------------------------------------------
 
   private <T> T locked(Supplier<T> body) {
-    return lock.call(body);
-  }
-
-  /**
-   * A lock that never suspends a virtual thread. A {@code ReentrantLock} would, and since JDK 24 so
-   * does a contended monitor, the one inside {@code ConcurrentHashMap.put} too: a caller would come
-   * back on another OS thread, without the context that it has just made current.
-   */
-  private static final class SpinLock {
-    private final AtomicBoolean held = new AtomicBoolean();
-
-    <T> T call(Supplier<T> body) {
-      while (!held.compareAndSet(false, true)) {
-        Thread.onSpinWait();
-      }
-      try {
-        return body.get();
-      } finally {
-        held.set(false);
-      }
+    while (!lock.compareAndSet(false, true)) {
+      Thread.onSpinWait();
+    }
+    try {
+      return body.get();
+    } finally {
+      lock.set(false);
     }
   }
 
@@ -391,7 +370,7 @@ final class FakeDriver implements Driver {
       StreamListener listener = stream.listener;
       if (notifies && listener != null) {
         long value = head.signal;
-        tell(() -> listener.reached(value));
+        deviceWork.add(() -> listener.reached(value));
       }
     }
     return true;
@@ -448,7 +427,7 @@ final class FakeDriver implements Driver {
     return locked(
         () -> {
           note("retain");
-          long context = device + 1L;
+          long context = device + 1;
           contexts.add(context);
           return context;
         });
@@ -466,12 +445,12 @@ final class FakeDriver implements Driver {
 
   @Override
   public long current() {
-    return currentLock.call(() -> current.getOrDefault(osThreads.current(), 0L));
+    return current.getOrDefault(osThreads.current(), 0L);
   }
 
   @Override
   public void makeCurrent(long context) {
-    currentLock.call(() -> current.put(osThreads.current(), context));
+    current.put(osThreads.current(), context);
   }
 
   @Override

@@ -157,6 +157,15 @@ final class CurrentContexts {
     return e;
   }
 
+  /** For tests: how many entries there are. */
+  int entries() {
+    int entries = 0;
+    for (int chain = 0; chain < CHAINS; chain++) {
+      entries += length(chains.get(chain));
+    }
+    return entries;
+  }
+
   private static int chain(long thread) {
     return (int) ((thread * 0x9E3779B97F4A7C15L) >>> 56);
   }

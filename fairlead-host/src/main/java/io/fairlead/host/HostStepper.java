@@ -3,7 +3,9 @@ package io.fairlead.host;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverException;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
@@ -65,7 +67,7 @@ public final class HostStepper {
   private final ReentrantLock lock = new ReentrantLock();
 
   /** Guarded by lock; in the order in which streams were first seen. */
-  private final List<Progress> known = new ArrayList<>();
+  private final Map<HostStream, Progress> known = new LinkedHashMap<>();
 
   private HostStepper(HostDriver driver) {
     this.driver = driver;
@@ -104,10 +106,16 @@ public final class HostStepper {
 
   /** The streams whose next operation may complete now. */
   public List<Long> ready() {
-    return pending().stream()
-        .filter(p -> p.position() == 0 && p.state() != State.BLOCKED)
-        .map(Pending::stream)
-        .toList();
+    lock.lock();
+    try {
+      return progress().stream()
+          .map(p -> p.stream)
+          .filter(HostStepper::mayComplete)
+          .map(HandleTable.Entry::handle)
+          .toList();
+    } finally {
+      lock.unlock();
+    }
   }
 
   /**
@@ -192,17 +200,17 @@ public final class HostStepper {
     for (HostDevice device : driver.devices()) {
       device.forEachStream(driver.handles(), this::learn);
     }
-    known.removeIf(p -> p.stream.isDestroyed() && p.stream.next() == null);
-    return List.copyOf(known);
+    known.keySet().removeIf(s -> s.isDestroyed() && s.next() == null);
+    return List.copyOf(known.values());
   }
 
   private void learn(HostStream stream) {
-    for (Progress progress : known) {
-      if (progress.stream == stream) {
-        return;
-      }
-    }
-    known.add(new Progress(stream));
+    known.computeIfAbsent(stream, Progress::new);
+  }
+
+  private static boolean mayComplete(HostStream stream) {
+    Operation next = stream.next();
+    return next != null && !isBlocked(stream, next);
   }
 
   private Progress find(long stream) {

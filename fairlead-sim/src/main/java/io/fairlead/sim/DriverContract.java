@@ -1,0 +1,1121 @@
+package io.fairlead.sim;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static java.util.Objects.requireNonNull;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.catchThrowableOfType;
+
+import io.fairlead.device.spi.Capability;
+import io.fairlead.device.spi.Driver;
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.Grid;
+import io.fairlead.device.spi.JavaKernel;
+import io.fairlead.device.spi.MemoryInfo;
+import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.device.spi.StreamListener;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/**
+ * The rules of {@link Driver} as tests. A subclass says how to open a driver with two devices of
+ * {@link #memoryBytes()} each; a driver whose kernels are not Java also says what its image is and
+ * how to hold a stream. Rules that a driver has no capability for are skipped, and say so.
+ *
+ * <p>No test sleeps, and none believes that something has not happened because it has not happened
+ * yet: what must not happen is kept from happening by a held stream.
+ */
+@Timeout(60)
+public abstract class DriverContract {
+  private static final int BUSY_THREADS = 8;
+  private static final int LOOKS_UNTIL_NAP = 500;
+  private static final long NAP_NANOS = 20_000;
+  private static final Grid ONE = Grid.of(1);
+
+  /** The driver under test. */
+  protected Driver driver;
+
+  /** The context of device 0, current on the test's thread. */
+  protected long context;
+
+  private final List<Runnable> held = new CopyOnWriteArrayList<>();
+  private final AtomicReference<@Nullable Throwable> elsewhere = new AtomicReference<>();
+  private final AtomicLong ticket = new AtomicLong();
+
+  /** Fields are set before each test. */
+  @SuppressWarnings("NullAway.Init")
+  protected DriverContract() {}
+
+  // --- what a subclass says ---------------------------------------------------------------------
+
+  /** A new driver with two devices. */
+  protected abstract Driver open();
+
+  /** Device memory of each; small enough to be filled. */
+  protected long memoryBytes() {
+    return 16L << 20;
+  }
+
+  /**
+   * Kernels {@code number(i64 first, out i64[])}: item i becomes first + i; {@code add(in i64[],
+   * inOut i64[])}; {@code count(inOut i64[])}: item i grows by one.
+   */
+  protected ModuleImage image() {
+    return new ModuleImage.Java(
+        Map.of(
+            "number",
+            (a, begin, end) -> {
+              for (long i = begin; i < end; i++) {
+                a.buffer(1).setAtIndex(JAVA_LONG, i, a.i64(0) + i);
+              }
+            },
+            "add",
+            (a, begin, end) -> {
+              for (long i = begin; i < end; i++) {
+                long sum =
+                    a.buffer(1).getAtIndex(JAVA_LONG, i) + a.buffer(0).getAtIndex(JAVA_LONG, i);
+                a.buffer(1).setAtIndex(JAVA_LONG, i, sum);
+              }
+            },
+            "count",
+            (a, begin, end) -> {
+              for (long i = begin; i < end; i++) {
+                a.buffer(0).setAtIndex(JAVA_LONG, i, a.buffer(0).getAtIndex(JAVA_LONG, i) + 1);
+              }
+            }));
+  }
+
+  /** How often each of 32 virtual threads goes through the calls that must not suspend it. */
+  protected int rounds() {
+    return 100;
+  }
+
+  /** Enqueues work that does not end before the answer is run. */
+  protected Runnable hold(long stream) {
+    CountDownLatch letGo = new CountDownLatch(1);
+    launchJava(
+        stream,
+        (a, begin, end) -> {
+          try {
+            letGo.await();
+          } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+          }
+        });
+    return letGo::countDown;
+  }
+
+  @BeforeEach
+  void openDriver() {
+    driver = open();
+    context = driver.retain(0);
+    driver.makeCurrent(context);
+  }
+
+  @AfterEach
+  void closeDriver() {
+    held.forEach(Runnable::run);
+    driver.makeCurrent(0);
+    driver.close();
+    Throwable failed = elsewhere.get();
+    if (failed != null) {
+      throw new AssertionError("a thread of the test failed", failed);
+    }
+  }
+
+  // --- helpers ----------------------------------------------------------------------------------
+
+  /** A stream of device 0. */
+  protected final long stream() {
+    return driver.streamCreate(context, 0, null);
+  }
+
+  private Runnable held(long stream) {
+    Runnable letGo = hold(stream);
+    held.add(letGo);
+    return letGo;
+  }
+
+  private void launchJava(long stream, JavaKernel kernel) {
+    long module = driver.moduleLoad(driver.current(), new ModuleImage.Java(Map.of("k", kernel)));
+    driver.launch(stream, driver.kernel(module, "k"), ONE, new LaunchArguments());
+  }
+
+  private long kernel(String name) {
+    return driver.kernel(driver.moduleLoad(context, image()), name);
+  }
+
+  /** Waits until all that is enqueued so far has ended. */
+  protected final void await(long stream) {
+    long mark = ticket.incrementAndGet();
+    driver.signal(stream, mark);
+    await(() -> driver.reached(stream) >= mark || driver.status(context) != null);
+  }
+
+  private static void await(BooleanSupplier condition) {
+    int looks = 0;
+    while (!condition.getAsBoolean()) {
+      if (++looks < LOOKS_UNTIL_NAP) {
+        Thread.onSpinWait();
+      } else {
+        LockSupport.parkNanos(NAP_NANOS); // the device may need this processor
+      }
+      if (Thread.interrupted()) {
+        throw new AssertionError("waited in vain");
+      }
+    }
+  }
+
+  private static MemorySegment longs(Arena arena, int count) {
+    return arena.allocate(JAVA_LONG, count);
+  }
+
+  private static long[] array(MemorySegment segment) {
+    return segment.toArray(JAVA_LONG);
+  }
+
+  private long[] download(long stream, long address, int count) {
+    try (Arena arena = Arena.ofShared()) {
+      MemorySegment target = longs(arena, count);
+      driver.copyToHost(stream, target, address);
+      await(stream);
+      return array(target);
+    }
+  }
+
+  private static void refused(int status, Runnable call) {
+    DriverException e = catchThrowableOfType(DriverException.class, call::run);
+    assertThat(e).as("must be refused with status %d", status).isNotNull();
+    assertThat(e.status()).as(e.getMessage()).isEqualTo(status);
+    assertThat(e.statusName()).isNotBlank();
+  }
+
+  private Thread elsewhere(Thread.Builder builder, Runnable body) {
+    return builder.start(
+        () -> {
+          try {
+            body.run();
+          } catch (Throwable t) {
+            elsewhere.compareAndSet(null, t);
+          }
+        });
+  }
+
+  private static void join(List<Thread> threads) {
+    for (Thread thread : threads) {
+      try {
+        thread.join();
+      } catch (InterruptedException e) {
+        throw new AssertionError("waited in vain for " + thread, e);
+      }
+    }
+  }
+
+  private void needJavaKernels() {
+    Assumptions.assumeTrue(
+        driver.capabilities().contains(Capability.JAVA_KERNELS), "needs kernels in Java");
+  }
+
+  // --- contexts
+  // -----------------------------------------------------------------------------------
+
+  @Test
+  void aContextIsCurrentOnOneThreadOnly() {
+    assertThat(driver.current()).isEqualTo(context);
+    join(
+        List.of(
+            elsewhere(
+                Thread.ofPlatform(),
+                () -> {
+                  assertThat(driver.current()).isZero();
+                  long other = driver.retain(1);
+                  driver.makeCurrent(other);
+                  assertThat(driver.current()).isEqualTo(other);
+                })));
+    assertThat(driver.current()).isEqualTo(context);
+    driver.makeCurrent(0);
+    assertThat(driver.current()).isZero();
+  }
+
+  @Test
+  void callsThatNeedACurrentContextFailWithoutIt() {
+    long stream = stream();
+    long event = driver.eventCreate(context);
+    long address = driver.allocAsync(stream, 64);
+    long module = driver.moduleLoad(context, image());
+    long kernel = driver.kernel(module, "count");
+    MemorySegment block = driver.hostAlloc(context, 64);
+    LaunchArguments arguments = new LaunchArguments().buffer(address, 64);
+    Map<DriverCall, Runnable> calls =
+        Map.ofEntries(
+            Map.entry(DriverCall.STREAM_CREATE, () -> driver.streamCreate(context, 0, null)),
+            Map.entry(DriverCall.SIGNAL, () -> driver.signal(stream, ticket.incrementAndGet())),
+            Map.entry(DriverCall.STREAM_SYNCHRONIZE, () -> driver.streamSynchronize(stream)),
+            Map.entry(DriverCall.EVENT_CREATE, () -> driver.eventCreate(context)),
+            Map.entry(DriverCall.EVENT_RECORD, () -> driver.eventRecord(event, stream)),
+            Map.entry(DriverCall.EVENT_QUERY, () -> driver.eventQuery(event)),
+            Map.entry(DriverCall.STREAM_WAIT_EVENT, () -> driver.streamWaitEvent(stream, event)),
+            Map.entry(DriverCall.ALLOC_ASYNC, () -> driver.allocAsync(stream, 64)),
+            Map.entry(DriverCall.HOST_ALLOC, () -> driver.hostAlloc(context, 64)),
+            Map.entry(DriverCall.COPY, () -> driver.copyToDevice(stream, address, block)),
+            Map.entry(DriverCall.FILL, () -> driver.fill(stream, address, 64, (byte) 1)),
+            Map.entry(DriverCall.MODULE_LOAD, () -> driver.moduleLoad(context, image())),
+            Map.entry(DriverCall.KERNEL, () -> driver.kernel(module, "count")),
+            Map.entry(DriverCall.LAUNCH, () -> driver.launch(stream, kernel, ONE, arguments)),
+            Map.entry(DriverCall.MEMORY_INFO, () -> driver.memoryInfo(context)));
+    long other = driver.retain(1);
+    for (long wrong : new long[] {0, other}) {
+      driver.makeCurrent(wrong);
+      calls.forEach(
+          (call, body) -> {
+            if (driver.needsCurrent(call)) {
+              refused(DriverException.INVALID_CONTEXT, body);
+            } else {
+              body.run();
+            }
+          });
+    }
+    driver.makeCurrent(context);
+    calls.values().forEach(Runnable::run);
+    await(stream);
+    assertThat(driver.status(context)).isNull();
+  }
+
+  @Test
+  void aContextEndsWithItsLastRelease() {
+    long stream = stream();
+    assertThat(driver.retain(0)).isEqualTo(context);
+    driver.release(context);
+    await(stream);
+    driver.release(context);
+    refused(DriverException.INVALID_HANDLE, () -> driver.reached(stream));
+    refused(DriverException.INVALID_CONTEXT, () -> driver.makeCurrent(context));
+    assertThat(driver.current()).as("an ended context is current nowhere").isZero();
+    long fresh = driver.retain(0);
+    assertThat(fresh).isNotEqualTo(context);
+    assertThat(driver.status(fresh)).isNull();
+  }
+
+  @Test
+  void workThatIsEnqueuedEndsBeforeItsContext() {
+    needJavaKernels();
+    long stream = stream();
+    long kernel = kernel("count");
+    long address = driver.allocAsync(stream, 8);
+    driver.fill(stream, address, 8, (byte) 0);
+    try (Arena arena = Arena.ofShared()) {
+      MemorySegment result = longs(arena, 1);
+      for (int i = 0; i < 100; i++) {
+        driver.launch(stream, kernel, ONE, new LaunchArguments().buffer(address, 8));
+      }
+      driver.copyToHost(stream, result, address);
+      await(stream);
+      driver.release(context);
+      assertThat(array(result)).containsExactly(100);
+    }
+  }
+
+  @Test
+  void thereAreOnlySoManyDevices() {
+    assertThat(driver.deviceCount()).isEqualTo(2);
+    refused(DriverException.INVALID_DEVICE, () -> driver.retain(2));
+    refused(DriverException.INVALID_DEVICE, () -> driver.info(-1));
+    assertThat(driver.info(1).ordinal()).isEqualTo(1);
+  }
+
+  // --- handles
+  // ------------------------------------------------------------------------------------
+
+  @Test
+  void staleHandlesAreRefusedByKind() {
+    long stream = stream();
+    long event = driver.eventCreate(context);
+    long module = driver.moduleLoad(context, image());
+    long kernel = driver.kernel(module, "count");
+    driver.streamDestroy(stream);
+    driver.eventDestroy(event);
+    driver.moduleUnload(module);
+    assertThatThrownBy(() -> driver.signal(stream, 1)).hasMessageContaining("stream");
+    assertThatThrownBy(() -> driver.eventQuery(event)).hasMessageContaining("event");
+    assertThatThrownBy(() -> driver.kernel(module, "count")).hasMessageContaining("module");
+    long live = stream();
+    assertThatThrownBy(() -> driver.launch(live, kernel, ONE, new LaunchArguments()))
+        .hasMessageContaining("kernel");
+    refused(DriverException.INVALID_HANDLE, () -> driver.streamDestroy(stream));
+    refused(DriverException.INVALID_HANDLE, () -> driver.eventDestroy(event));
+    refused(DriverException.INVALID_HANDLE, () -> driver.moduleUnload(module));
+  }
+
+  @Test
+  void aHandleOfAnotherKindIsRefused() {
+    long stream = stream();
+    long event = driver.eventCreate(context);
+    refused(DriverException.INVALID_HANDLE, () -> driver.signal(event, 1));
+    refused(DriverException.INVALID_HANDLE, () -> driver.eventQuery(stream));
+    refused(DriverException.INVALID_HANDLE, () -> driver.reached(0));
+    refused(DriverException.INVALID_HANDLE, () -> driver.reached(-1));
+  }
+
+  @Test
+  void handlesAreNeverGivenOutTwice() {
+    Set<Long> seen = new HashSet<>();
+    for (int i = 0; i < 2_000; i++) {
+      long stream = stream();
+      long event = driver.eventCreate(context);
+      assertThat(seen.add(stream)).isTrue();
+      assertThat(seen.add(event)).isTrue();
+      driver.streamDestroy(stream);
+      driver.eventDestroy(event);
+    }
+  }
+
+  // --- streams
+  // ------------------------------------------------------------------------------------
+
+  @Test
+  void aStreamRunsInOrder() {
+    long stream = stream();
+    long number = kernel("number");
+    long add = kernel("add");
+    int count = 5_000;
+    long bytes = 8L * count;
+    long x = driver.allocAsync(stream, bytes);
+    long y = driver.allocAsync(stream, bytes);
+    driver.fill(stream, y, bytes, (byte) 0);
+    Grid grid = Grid.of(count).withGrain(100);
+    for (int round = 0; round < 200; round++) {
+      driver.launch(stream, number, grid, new LaunchArguments().scalar(round).buffer(x, bytes));
+      driver.launch(stream, add, grid, new LaunchArguments().buffer(x, bytes).buffer(y, bytes));
+    }
+    long[] sums = download(stream, y, count);
+    for (int i = 0; i < count; i++) {
+      assertThat(sums[i]).isEqualTo(199L * 200 / 2 + 200L * i);
+    }
+  }
+
+  @Test
+  void aHeldStreamHoldsNobodyElse() {
+    long slow = stream();
+    Runnable letGo = held(slow);
+    driver.signal(slow, 7);
+    long quick = stream();
+    await(quick);
+    assertThat(driver.reached(slow)).isZero();
+    letGo.run();
+    await(() -> driver.reached(slow) == 7);
+  }
+
+  @Test
+  void synchronizeWaitsForAllThatIsEnqueued() {
+    long stream = stream();
+    Runnable letGo = held(stream);
+    driver.signal(stream, 1);
+    CountDownLatch started = new CountDownLatch(1);
+    AtomicLong seen = new AtomicLong(-1);
+    Thread waiting =
+        elsewhere(
+            Thread.ofPlatform(),
+            () -> {
+              driver.makeCurrent(context);
+              started.countDown();
+              driver.streamSynchronize(stream);
+              seen.set(driver.reached(stream));
+              driver.makeCurrent(0);
+            });
+    await(() -> started.getCount() == 0);
+    assertThat(seen.get()).isEqualTo(-1);
+    letGo.run();
+    join(List.of(waiting));
+    assertThat(seen.get()).isEqualTo(1);
+  }
+
+  @Test
+  void workOfADestroyedStreamStillEnds() {
+    long stream = stream();
+    Runnable letGo = held(stream);
+    long event = driver.eventCreate(context);
+    driver.eventRecord(event, stream);
+    driver.streamDestroy(stream);
+    refused(DriverException.INVALID_HANDLE, () -> driver.reached(stream));
+    assertThat(driver.eventQuery(event)).isFalse();
+    letGo.run();
+    await(() -> driver.eventQuery(event));
+  }
+
+  @Test
+  void manyThreadsMayUseOneStream() {
+    long stream = stream();
+    long count = kernel("count");
+    long address = driver.allocAsync(stream, 8);
+    driver.fill(stream, address, 8, (byte) 0);
+    List<Thread> threads = new ArrayList<>();
+    for (int t = 0; t < BUSY_THREADS; t++) {
+      threads.add(
+          elsewhere(
+              Thread.ofPlatform(),
+              () -> {
+                driver.makeCurrent(context);
+                for (int i = 0; i < 500; i++) {
+                  driver.launch(stream, count, ONE, new LaunchArguments().buffer(address, 8));
+                }
+                driver.makeCurrent(0);
+              }));
+    }
+    join(threads);
+    assertThat(download(stream, address, 1)).containsExactly(500 * BUSY_THREADS);
+  }
+
+  // --- signals and listeners
+  // ----------------------------------------------------------------------
+
+  @Test
+  void whoSeesTheSignalSeesTheData() {
+    long stream = stream();
+    long number = kernel("number");
+    int count = 64;
+    long bytes = 8L * count;
+    long address = driver.allocAsync(stream, bytes);
+    assertThat(driver.reached(stream)).isZero();
+    try (Arena arena = Arena.ofShared()) {
+      MemorySegment host = longs(arena, count);
+      for (long round = 1; round <= 2_000; round++) {
+        driver.launch(
+            stream,
+            number,
+            Grid.of(count),
+            new LaunchArguments().scalar(round).buffer(address, bytes));
+        driver.copyToHost(stream, host, address);
+        driver.signal(stream, round);
+        long mark = round;
+        await(() -> driver.reached(stream) >= mark);
+        assertThat(host.getAtIndex(JAVA_LONG, 0)).isEqualTo(round);
+        assertThat(host.getAtIndex(JAVA_LONG, count - 1)).isEqualTo(round + count - 1);
+      }
+    }
+  }
+
+  /** Writes down what it is told. */
+  private static final class Recorder implements StreamListener {
+    final List<Long> values = new CopyOnWriteArrayList<>();
+    final AtomicInteger lost = new AtomicInteger();
+
+    @Override
+    public void reached(long value) {
+      values.add(value);
+    }
+
+    @Override
+    public void lost() {
+      lost.incrementAndGet();
+    }
+  }
+
+  @Test
+  void listenersHearOfSignalsWhereTheDriverNotifies() {
+    Recorder recorder = new Recorder();
+    long stream = driver.streamCreate(context, 0, recorder);
+    for (int i = 1; i <= 100; i++) {
+      driver.signal(stream, i);
+    }
+    await(() -> driver.reached(stream) == 100);
+    if (driver.capabilities().contains(Capability.NOTIFY)) {
+      await(() -> !recorder.values.isEmpty() && recorder.values.getLast() == 100);
+      assertThat(recorder.values).isSorted().doesNotHaveDuplicates();
+    } else {
+      driver.streamSynchronize(stream);
+      assertThat(recorder.values).isEmpty();
+    }
+  }
+
+  @Test
+  void aListenerThatThrowsStopsNothing() {
+    long stream =
+        driver.streamCreate(
+            context,
+            0,
+            new StreamListener() {
+              @Override
+              public void reached(long value) {
+                throw new IllegalStateException("a listener's own bug; logged on purpose");
+              }
+
+              @Override
+              public void lost() {}
+            });
+    driver.signal(stream, 1);
+    driver.signal(stream, 2);
+    await(() -> driver.reached(stream) == 2);
+    assertThat(driver.status(context)).isNull();
+  }
+
+  // --- events
+  // -------------------------------------------------------------------------------------
+
+  @Test
+  void anEventNeverRecordedIsNoWait() {
+    long stream = stream();
+    long event = driver.eventCreate(context);
+    assertThat(driver.eventQuery(event)).isTrue();
+    driver.streamWaitEvent(stream, event);
+    await(stream);
+  }
+
+  @Test
+  void aWaitOrdersWorkAcrossStreams() {
+    long producer = stream();
+    long consumer = stream();
+    long number = kernel("number");
+    long address = driver.allocAsync(producer, 800);
+    Runnable letGo = held(producer);
+    driver.launch(
+        producer, number, Grid.of(100), new LaunchArguments().scalar(40).buffer(address, 800));
+    long event = driver.eventCreate(context);
+    driver.eventRecord(event, producer);
+    driver.streamWaitEvent(consumer, event);
+    driver.signal(consumer, 1);
+    await(stream());
+    assertThat(driver.eventQuery(event)).isFalse();
+    assertThat(driver.reached(consumer)).isZero();
+    letGo.run();
+    assertThat(download(consumer, address, 100)).contains(40, 139);
+    assertThat(driver.eventQuery(event)).isTrue();
+  }
+
+  @Test
+  void aWaitIsForTheRecordThatWasThere() {
+    long slow = stream();
+    long quick = stream();
+    long waiting = stream();
+    long later = stream();
+    long event = driver.eventCreate(context);
+    Runnable letGo = held(slow);
+    driver.eventRecord(event, slow);
+    driver.streamWaitEvent(waiting, event);
+    driver.signal(waiting, 1);
+    driver.eventRecord(event, quick);
+    driver.streamWaitEvent(later, event);
+    await(later);
+    await(() -> driver.eventQuery(event));
+    assertThat(driver.reached(waiting)).as("waits for the first record still").isZero();
+    letGo.run();
+    await(() -> driver.reached(waiting) == 1);
+  }
+
+  @Test
+  void destroyingAnEventEndsNoWait() {
+    long slow = stream();
+    long waiting = stream();
+    long event = driver.eventCreate(context);
+    Runnable letGo = held(slow);
+    driver.eventRecord(event, slow);
+    driver.streamWaitEvent(waiting, event);
+    driver.signal(waiting, 1);
+    driver.eventDestroy(event);
+    await(stream());
+    assertThat(driver.reached(waiting)).isZero();
+    letGo.run();
+    await(() -> driver.reached(waiting) == 1);
+  }
+
+  @Test
+  void aStreamMayWaitForItself() {
+    long stream = stream();
+    long event = driver.eventCreate(context);
+    Runnable letGo = held(stream);
+    driver.eventRecord(event, stream);
+    driver.streamWaitEvent(stream, event);
+    letGo.run();
+    await(stream);
+  }
+
+  @Test
+  void manyStreamsMayWaitForOneEvent() {
+    long slow = stream();
+    long event = driver.eventCreate(context);
+    Runnable letGo = held(slow);
+    driver.eventRecord(event, slow);
+    List<Long> waiting = new ArrayList<>();
+    for (int i = 0; i < 50; i++) {
+      long stream = stream();
+      driver.streamWaitEvent(stream, event);
+      driver.signal(stream, 1);
+      waiting.add(stream);
+    }
+    assertThat(waiting).allMatch(s -> driver.reached(s) == 0);
+    letGo.run();
+    await(() -> waiting.stream().allMatch(s -> driver.reached(s) == 1));
+  }
+
+  @Test
+  void aWaitCrossesDevices() {
+    long other = driver.retain(1);
+    driver.makeCurrent(other);
+    long there = driver.streamCreate(other, 0, null);
+    long event = driver.eventCreate(other);
+    Runnable letGo = held(there);
+    driver.eventRecord(event, there);
+    driver.makeCurrent(context);
+    long here = stream();
+    driver.streamWaitEvent(here, event);
+    driver.signal(here, 1);
+    await(stream());
+    assertThat(driver.reached(here)).isZero();
+    letGo.run();
+    await(() -> driver.reached(here) == 1);
+  }
+
+  // --- memory
+  // -------------------------------------------------------------------------------------
+
+  @Test
+  void blocksAreAlignedAndApart() {
+    long stream = stream();
+    long number = kernel("number");
+    List<Long> blocks = new ArrayList<>();
+    for (int i = 0; i < 200; i++) {
+      int count = 1 + i * 7 % 100;
+      long address = driver.allocAsync(stream, 8L * count);
+      assertThat(address % 256).isZero();
+      blocks.add(address);
+      driver.launch(
+          stream,
+          number,
+          Grid.of(count),
+          new LaunchArguments().scalar(i * 1_000L).buffer(address, 8L * count));
+    }
+    assertThat(new HashSet<>(blocks)).hasSize(200);
+    for (int i = 0; i < 200; i++) {
+      int count = 1 + i * 7 % 100;
+      long[] values = download(stream, blocks.get(i), count);
+      assertThat(values[0]).isEqualTo(i * 1_000L);
+      assertThat(values[count - 1]).isEqualTo(i * 1_000L + count - 1);
+    }
+  }
+
+  @Test
+  void memoryRunsOutAndComesBack() {
+    long stream = stream();
+    List<Long> blocks = new ArrayList<>();
+    DriverException full = null;
+    while (full == null) {
+      try {
+        blocks.add(driver.allocAsync(stream, 1 << 20));
+      } catch (DriverException e) {
+        full = e;
+      }
+    }
+    assertThat(full.isOutOfMemory()).isTrue();
+    assertThat(full.isFatal()).isFalse();
+    assertThat((long) blocks.size() << 20).isLessThanOrEqualTo(memoryBytes());
+    assertThat((long) blocks.size() << 20).isGreaterThan(memoryBytes() / 2);
+    blocks.forEach(block -> driver.freeAsync(stream, block));
+    await(stream);
+    long large = driver.allocAsync(stream, memoryBytes() / 2);
+    driver.freeAsync(stream, large);
+    await(stream);
+    MemoryInfo info = driver.memoryInfo(context);
+    assertThat(info.totalBytes()).isEqualTo(memoryBytes());
+    assertThat(info.freeBytes()).isEqualTo(memoryBytes());
+    assertThat(driver.status(context)).isNull();
+  }
+
+  @Test
+  void moreThanThereIsIsRefusedAtOnce() {
+    long stream = stream();
+    refused(DriverException.OUT_OF_MEMORY, () -> driver.allocAsync(stream, memoryBytes() + 1));
+    refused(DriverException.INVALID_VALUE, () -> driver.allocAsync(stream, 0));
+    refused(DriverException.INVALID_VALUE, () -> driver.allocAsync(stream, -1));
+  }
+
+  @Test
+  void whatAStreamFreedIsItsOwnAtOnceAndOthersLater() {
+    long owner = stream();
+    long other = stream();
+    long most = memoryBytes() / 4 * 3;
+    long first = driver.allocAsync(owner, most);
+    Runnable letGo = held(owner);
+    driver.freeAsync(owner, first);
+    refused(DriverException.OUT_OF_MEMORY, () -> driver.allocAsync(other, most));
+    long second = driver.allocAsync(owner, most);
+    driver.freeAsync(owner, second);
+    refused(DriverException.OUT_OF_MEMORY, () -> driver.allocAsync(other, most));
+    letGo.run();
+    await(owner);
+    long third = driver.allocAsync(other, most);
+    driver.freeAsync(other, third);
+    await(other);
+    assertThat(driver.status(context)).isNull();
+  }
+
+  @Test
+  void wrongFreesAreRefusedAtOnce() {
+    long stream = stream();
+    long block = driver.allocAsync(stream, 4096);
+    refused(DriverException.INVALID_VALUE, () -> driver.freeAsync(stream, block + 256));
+    refused(DriverException.INVALID_VALUE, () -> driver.freeAsync(stream, 0));
+    refused(DriverException.INVALID_VALUE, () -> driver.freeAsync(stream, 12345));
+    driver.freeAsync(stream, block);
+    refused(DriverException.INVALID_VALUE, () -> driver.freeAsync(stream, block));
+    await(stream);
+    assertThat(driver.status(context)).isNull();
+  }
+
+  @Test
+  void copiesAndFillsMoveWhatTheySay() {
+    long stream = stream();
+    long a = driver.allocAsync(stream, 4096);
+    long b = driver.allocAsync(stream, 4096);
+    MemorySegment up = driver.hostAlloc(context, 4096);
+    for (int i = 0; i < 512; i++) {
+      up.setAtIndex(JAVA_LONG, i, i * 3L);
+    }
+    driver.copyToDevice(stream, a, up);
+    driver.fill(stream, b, 4096, (byte) 0x11);
+    driver.copyOnDevice(stream, b + 8, a + 16, 24);
+    long[] values = download(stream, b, 5);
+    assertThat(values).containsExactly(0x1111111111111111L, 6, 9, 12, 0x1111111111111111L);
+    assertThat(download(stream, a + 4088, 1)).containsExactly(511 * 3);
+    driver.hostFree(context, up);
+  }
+
+  @Test
+  void largeCopiesMoveEverything() {
+    long stream = stream();
+    long bytes = memoryBytes() / 2 - 24;
+    long block = driver.allocAsync(stream, bytes);
+    MemorySegment up = driver.hostAlloc(context, bytes);
+    MemorySegment down = driver.hostAlloc(context, bytes);
+    for (long i = 0; i < bytes; i += 8) {
+      up.set(JAVA_LONG, i, i ^ 0x5DEECE66DL);
+    }
+    driver.copyToDevice(stream, block, up);
+    driver.copyToHost(stream, down, block);
+    await(stream);
+    assertThat(up.mismatch(down)).isEqualTo(-1);
+    driver.fill(stream, block, bytes, (byte) 9);
+    driver.copyToHost(stream, down, block);
+    await(stream);
+    assertThat(down.get(JAVA_BYTE, 0)).isEqualTo((byte) 9);
+    assertThat(down.asSlice(0, bytes - 1).mismatch(down.asSlice(1))).isEqualTo(-1);
+    driver.hostFree(context, up);
+    driver.hostFree(context, down);
+  }
+
+  @Test
+  void transfersOfNothingAreFine() {
+    long stream = stream();
+    long block = driver.allocAsync(stream, 256);
+    driver.copyToDevice(stream, block, MemorySegment.NULL);
+    driver.copyToHost(stream, MemorySegment.NULL, block);
+    driver.copyOnDevice(stream, block, block, 0);
+    driver.fill(stream, block, 0, (byte) 1);
+    await(stream);
+    assertThat(driver.status(context)).isNull();
+  }
+
+  @Test
+  void transfersToNowhereAreRefusedAtOnce() {
+    long stream = stream();
+    long block = driver.allocAsync(stream, 256);
+    MemorySegment host = driver.hostAlloc(context, 256);
+    refused(DriverException.INVALID_VALUE, () -> driver.copyToDevice(stream, 4711, host));
+    refused(DriverException.INVALID_VALUE, () -> driver.copyToHost(stream, host, 0));
+    refused(DriverException.INVALID_VALUE, () -> driver.copyOnDevice(stream, block, 1, 8));
+    refused(DriverException.INVALID_VALUE, () -> driver.fill(stream, 1, 8, (byte) 0));
+    refused(DriverException.INVALID_VALUE, () -> driver.fill(stream, block, -8, (byte) 0));
+    await(stream);
+    assertThat(driver.status(context)).isNull();
+    driver.hostFree(context, host);
+    refused(DriverException.INVALID_VALUE, () -> driver.hostFree(context, host));
+  }
+
+  @Test
+  void devicesShareNoMemory() {
+    long other = driver.retain(1);
+    driver.makeCurrent(other);
+    long there = driver.streamCreate(other, 0, null);
+    long block = driver.allocAsync(there, 4096);
+    driver.makeCurrent(context);
+    long here = stream();
+    refused(DriverException.INVALID_VALUE, () -> driver.fill(here, block, 8, (byte) 0));
+    refused(DriverException.INVALID_VALUE, () -> driver.freeAsync(here, block));
+  }
+
+  // --- kernels
+  // ------------------------------------------------------------------------------------
+
+  @Test
+  void everyItemRunsOnce() {
+    long stream = stream();
+    long count = kernel("count");
+    int most = 70_000;
+    long block = driver.allocAsync(stream, 8L * most);
+    driver.fill(stream, block, 8L * most, (byte) 0);
+    int[] sizes = {0, 1, 2, 999, 1_000, 1_001, 15_999, 16_000, 16_001, 69_999, most};
+    for (int size : sizes) {
+      driver.launch(
+          stream,
+          count,
+          Grid.of(size).withGrain(1_000),
+          new LaunchArguments().buffer(block, 8L * most));
+    }
+    long[] counts = download(stream, block, most);
+    for (int i = 0; i < most; i++) {
+      int item = i;
+      long expected = java.util.stream.IntStream.of(sizes).filter(s -> s > item).count();
+      assertThat(counts[i]).isEqualTo(expected);
+    }
+  }
+
+  @Test
+  void argumentsAreCopied() {
+    long stream = stream();
+    long number = kernel("number");
+    long block = driver.allocAsync(stream, 80);
+    Runnable letGo = held(stream);
+    LaunchArguments arguments = new LaunchArguments().scalar(5).buffer(block, 80);
+    driver.launch(stream, number, Grid.of(10), arguments);
+    arguments.clear().scalar(-1).buffer(0, 0);
+    letGo.run();
+    assertThat(download(stream, block, 2)).containsExactly(5, 6);
+  }
+
+  @Test
+  void aKernelThatIsNotThereIsRefusedWithTheNamesOfThoseThatAre() {
+    long module = driver.moduleLoad(context, image());
+    refused(DriverException.NOT_FOUND, () -> driver.kernel(module, "nope"));
+    assertThatThrownBy(() -> driver.kernel(module, "nope"))
+        .hasMessageContainingAll("add", "count", "number");
+  }
+
+  @Test
+  void imagesAreTakenOrRefused() {
+    assertThat(driver.accepts(image())).isTrue();
+    ModuleImage ptx = new ModuleImage.Ptx("garbage");
+    if (!driver.accepts(ptx)) {
+      refused(DriverException.INVALID_IMAGE, () -> driver.moduleLoad(context, ptx));
+    }
+  }
+
+  // --- faults
+  // -------------------------------------------------------------------------------------
+
+  private void expectLost(long lost, int status) {
+    await(() -> driver.status(lost) != null);
+    DriverException first = requireNonNull(driver.status(lost));
+    assertThat(first.status()).as(first.getMessage()).isEqualTo(status);
+    assertThat(first.isFatal()).isTrue();
+  }
+
+  @Test
+  void aKernelThatThrowsLosesItsContextLater() {
+    needJavaKernels();
+    Recorder recorder = new Recorder();
+    long stream = stream();
+    long bystander = driver.streamCreate(context, 0, recorder);
+    long event = driver.eventCreate(context);
+    long module = driver.moduleLoad(context, image());
+    long block = driver.allocAsync(stream, 64);
+    RuntimeException cause = new ArithmeticException("thrown by the kernel on purpose");
+    Runnable letGo = held(stream);
+    launchJava(
+        stream,
+        (a, begin, end) -> {
+          throw cause;
+        });
+    driver.signal(stream, 1);
+    driver.eventRecord(event, stream);
+    driver.streamWaitEvent(bystander, event);
+    driver.signal(bystander, 1);
+    assertThat(driver.status(context)).as("nothing has run yet").isNull();
+    letGo.run();
+    expectLost(context, DriverException.LAUNCH_FAILED);
+    DriverException first = driver.status(context);
+    assertThat(first).hasCause(cause);
+    assertThat(driver.reached(stream)).as("work behind the fault was not done").isZero();
+    List<Runnable> calls =
+        List.of(
+            () -> driver.streamSynchronize(stream),
+            () -> driver.streamSynchronize(bystander),
+            () -> driver.signal(bystander, 2),
+            () -> driver.eventQuery(event),
+            () -> driver.allocAsync(bystander, 8),
+            () -> driver.freeAsync(bystander, block),
+            () -> driver.fill(bystander, block, 8, (byte) 0),
+            () -> driver.kernel(module, "add"),
+            () -> driver.streamCreate(context, 0, null),
+            () -> driver.memoryInfo(context));
+    for (Runnable call : calls) {
+      DriverException later = catchThrowableOfType(DriverException.class, call::run);
+      assertThat(later).isNotNull();
+      assertThat(later.status()).isEqualTo(DriverException.LAUNCH_FAILED);
+      assertThat(later.isFatal()).isTrue();
+      assertThat(later == first || later.getCause() == first).as("the same first cause").isTrue();
+    }
+    if (driver.capabilities().contains(Capability.NOTIFY)) {
+      await(() -> recorder.lost.get() == 1);
+      assertThat(recorder.values).isEmpty();
+    }
+  }
+
+  @Test
+  void aLostContextIsReplacedAfterItsLastRelease() {
+    needJavaKernels();
+    long stream = stream();
+    launchJava(
+        stream,
+        (a, begin, end) -> {
+          throw new IllegalStateException("thrown by the kernel on purpose");
+        });
+    expectLost(context, DriverException.LAUNCH_FAILED);
+    refused(DriverException.LAUNCH_FAILED, () -> driver.retain(0));
+    driver.release(context);
+    long fresh = driver.retain(0);
+    driver.makeCurrent(fresh);
+    context = fresh;
+    long again = stream();
+    long block = driver.allocAsync(again, 8);
+    driver.fill(again, block, 8, (byte) 0);
+    assertThat(download(again, block, 1)).containsExactly(0);
+  }
+
+  @Test
+  void otherContextsGoOn() {
+    needJavaKernels();
+    long other = driver.retain(1);
+    driver.makeCurrent(other);
+    long there = driver.streamCreate(other, 0, null);
+    driver.makeCurrent(context);
+    long here = stream();
+    long event = driver.eventCreate(context);
+    launchJava(
+        here,
+        (a, begin, end) -> {
+          throw new IllegalStateException("thrown by the kernel on purpose");
+        });
+    try {
+      driver.eventRecord(event, here);
+      driver.makeCurrent(other);
+      driver.streamWaitEvent(there, event);
+    } catch (DriverException e) {
+      assertThat(e.isFatal()).as("the fault was faster: " + e.getMessage()).isTrue();
+    }
+    expectLost(context, DriverException.LAUNCH_FAILED);
+    driver.makeCurrent(other);
+    driver.signal(there, 3);
+    await(() -> driver.reached(there) == 3);
+    assertThat(driver.status(other)).isNull();
+  }
+
+  @Test
+  void accessBeyondABufferIsAnIllegalAddress() {
+    needJavaKernels();
+    long stream = stream();
+    long number = kernel("number");
+    long block = driver.allocAsync(stream, 800);
+    driver.launch(stream, number, Grid.of(51), new LaunchArguments().scalar(0).buffer(block, 400));
+    expectLost(context, DriverException.ILLEGAL_ADDRESS);
+  }
+
+  @Test
+  void aBufferThatIsNotThereIsAnIllegalAddress() {
+    long stream = stream();
+    long number = kernel("number");
+    driver.launch(stream, number, Grid.of(1), new LaunchArguments().scalar(0).buffer(4711, 8));
+    expectLost(context, DriverException.ILLEGAL_ADDRESS);
+  }
+
+  @Test
+  void aCopyBeyondABlockIsAnIllegalAddress() {
+    long stream = stream();
+    long block = driver.allocAsync(stream, 256);
+    MemorySegment host = driver.hostAlloc(context, 512);
+    driver.copyToHost(stream, host, block);
+    expectLost(context, DriverException.ILLEGAL_ADDRESS);
+  }
+
+  // --- threads
+  // ------------------------------------------------------------------------------------
+
+  /**
+   * A call that suspended its virtual thread could come back on another carrier, where another
+   * context is current. So: many virtual threads, few carriers, contended calls, and the carrier
+   * compared before and after each.
+   */
+  @Test
+  @SuppressWarnings("ThreadPriorityCheck") // to let the others on this carrier have their turn
+  void callsDoNotSuspendVirtualThreads() {
+    long shared = stream();
+    long count = kernel("count");
+    long event = driver.eventCreate(context);
+    long word = driver.allocAsync(shared, 8);
+    driver.fill(shared, word, 8, (byte) 0);
+    List<Thread> threads = new ArrayList<>();
+    AtomicInteger moved = new AtomicInteger();
+    for (int t = 0; t < BUSY_THREADS * 4; t++) {
+      threads.add(
+          elsewhere(
+              Thread.ofVirtual(),
+              () -> {
+                for (int i = 0; i < rounds(); i++) {
+                  String before = carrier();
+                  driver.makeCurrent(context);
+                  long own = driver.streamCreate(context, 0, null);
+                  long block = driver.allocAsync(own, 1_000);
+                  driver.fill(own, block, 1_000, (byte) 1);
+                  driver.eventRecord(event, own);
+                  driver.streamWaitEvent(shared, event);
+                  driver.launch(shared, count, ONE, new LaunchArguments().buffer(word, 8));
+                  driver.eventQuery(event);
+                  driver.freeAsync(own, block);
+                  driver.streamDestroy(own);
+                  assertThat(driver.current()).isEqualTo(context);
+                  driver.makeCurrent(0);
+                  if (!carrier().equals(before)) {
+                    moved.incrementAndGet();
+                  }
+                  Thread.yield();
+                }
+              }));
+    }
+    join(threads);
+    assertThat(moved.get()).as("threads that came back on another carrier").isZero();
+    assertThat(download(shared, word, 1)).containsExactly(4L * BUSY_THREADS * rounds());
+  }
+
+  /** Everything behind the @ of a virtual thread's text is its carrier's name. */
+  private static String carrier() {
+    String text = Thread.currentThread().toString();
+    return text.substring(text.lastIndexOf('@') + 1);
+  }
+
+  @Test
+  void closingTwiceIsFine() throws InterruptedException {
+    stream();
+    driver.close();
+    driver.close();
+    assertThatThrownBy(() -> driver.retain(0)).isInstanceOf(DriverException.class);
+    Thread late = Thread.ofPlatform().start(() -> driver.close());
+    assertThat(late.join(java.time.Duration.ofSeconds(30))).isTrue();
+  }
+}
