@@ -1,3 +1,5 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # root and dist are the sourcing script's
 # Sourced by ./fairlead when there is something to build; needs root, dist, is_current and JAVA_HOME.
 #
 #   build_dist    builds target/dists/N and points target/dist to it; at most one process at a time
@@ -87,7 +89,7 @@ build_locked() {
   if ! (cd "$root" && "$MVN" -B -Dfast -Dstyle.color=never ${FAIRLEAD_MAVEN_OPTS:-} \
     -pl fairlead-cli -am package < /dev/null 2>&1 9>&-) | tee "$log" | show_progress; then
     say "the build failed:"
-    grep -E '^\[ERROR\]' "$log" | head -n 20 >&2
+    sed -n -e '/-> \[Help/q' -e '/^\[ERROR\]/p' "$log" | head -n 20 >&2
     say "all of it: $log"
     return 1
   fi

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by ./fairlead, ./verify and the other scripts: finds a JDK and a Maven, or says what to do.
 #
 #   find_jdk      sets JAVA_HOME to a JDK of at least FAIRLEAD_JDK_MIN, or fails with a message

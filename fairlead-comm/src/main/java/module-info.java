@@ -3,6 +3,11 @@ module io.fairlead.comm {
   requires transitive io.fairlead.memory;
   requires static org.jspecify;
 
-// exports io.fairlead.comm; // with its first class: javac refuses an empty package
-// exports io.fairlead.comm.spi; // with its first class: javac refuses an empty package
+  exports io.fairlead.comm;
+  exports io.fairlead.comm.spi;
+
+  uses io.fairlead.comm.spi.TransportProvider;
+
+  provides io.fairlead.comm.spi.TransportProvider with
+      io.fairlead.comm.inprocess.InProcessProvider;
 }

@@ -3,5 +3,5 @@ module io.fairlead.memory {
   requires transitive io.fairlead.device;
   requires static org.jspecify;
 
-// exports io.fairlead.memory; // with its first class: javac refuses an empty package
+  exports io.fairlead.memory;
 }

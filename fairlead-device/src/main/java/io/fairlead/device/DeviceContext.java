@@ -81,8 +81,14 @@ public final class DeviceContext implements AutoCloseable {
   /** Finds what was dropped unclosed. Its actions only retire a node to an owner. */
   static final Cleaner CLEANER = TaskRuntime.cleaner();
 
-  /** Launch sites named in the message of a lost context; all of them would fill a screen. */
-  private static final int SITES_MAX = 32;
+  /** Launch sites kept for each stream of a lost context: the oldest, since work fails in order. */
+  private static final int SITES_PER_STREAM = 8;
+
+  /** Launch sites kept in all. */
+  private static final int SITES_MAX = 256;
+
+  /** Launch sites in the message itself; more would hide what it says. */
+  private static final int SITES_NAMED = 4;
 
   private static final System.Logger LOG = System.getLogger("io.fairlead.device");
 
@@ -666,7 +672,7 @@ public final class DeviceContext implements AutoCloseable {
                 + "): "
                 + cause.getMessage()
                 + ". In flight: "
-                + (sites.isEmpty() ? "nothing that was recorded" : String.join("; ", sites)),
+                + named(sites),
             new Cause(cause.status(), cause.statusName(), cause));
     // CAS: one first cause for all, however many threads find a fault at once
     if (FAILURE.compareAndSet(this, null, new DeviceLostException(site, first))) {
@@ -678,9 +684,18 @@ public final class DeviceContext implements AutoCloseable {
   private List<String> inFlight() {
     List<String> sites = new ArrayList<>();
     for (StreamCore core : cores) {
-      core.describeInFlight(SITES_MAX, sites);
+      core.describeInFlight(Math.min(SITES_MAX, sites.size() + SITES_PER_STREAM), sites);
     }
     return sites;
+  }
+
+  private static String named(List<String> sites) {
+    if (sites.isEmpty()) {
+      return "nothing that was recorded";
+    }
+    String first = sites.stream().limit(SITES_NAMED).collect(Collectors.joining("; "));
+    int more = sites.size() - SITES_NAMED;
+    return more > 0 ? first + "; and " + more + " more (see launchSites())" : first;
   }
 
   private void failWaiters() {
@@ -816,10 +831,7 @@ public final class DeviceContext implements AutoCloseable {
     if (!awaitEnd()) {
       LOG.log(
           Level.WARNING,
-          "device "
-              + ordinal()
-              + " is closed with unfinished work: "
-              + String.join("; ", inFlight()));
+          "device " + ordinal() + " is closed with unfinished work: " + named(inFlight()));
     }
     FAILURE.compareAndSet(this, null, closedBeforeEnd());
     owner.call(this::release).awaitUninterruptibly();

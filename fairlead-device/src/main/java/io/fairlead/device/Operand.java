@@ -3,7 +3,7 @@ package io.fairlead.device;
 /**
  * Device memory that operations use: what a stream needs to know of a buffer.
  *
- * <p>For each operation the stream calls {@link #acquire} once per mention, in argument order, and
+ * <p>For each operation the stream calls {@link #acquire} once per mention, by {@link #order}, and
  * afterwards exactly one of {@link #recorded} and {@link #abandoned} per acquired mention. All
  * three run on the caller's thread, under the stream's turn and never between binding a context and
  * restoring it; so they may take a short lock of their own and may enqueue on the same stream, but
@@ -27,4 +27,14 @@ public interface Operand {
 
   /** The operation was refused; the memory was not touched. Must not throw. */
   void abandoned(DeviceStream stream, Access access);
+
+  /**
+   * Where this memory stands in the one order in which all operations acquire: operands are
+   * acquired by ascending number, and of one number those that are written first. So two operations
+   * that share several operands cannot each hold one that the other waits for. Constant; views of
+   * one memory share it.
+   */
+  default long order() {
+    return 0;
+  }
 }

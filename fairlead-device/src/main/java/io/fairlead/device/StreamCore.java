@@ -430,6 +430,10 @@ final class StreamCore {
     return waiters.drain();
   }
 
+  int waiting() {
+    return waiters.size();
+  }
+
   boolean hasWaiters() {
     return !waiters.isEmpty();
   }
@@ -499,11 +503,13 @@ final class StreamCore {
       Access[] accesses,
       StreamOperation body) {
     long[] found = borrowAddresses(operands.length);
+    int[] order = inOrder(operands, accesses);
     int acquired = 0;
     boolean accepted = false;
     try {
       for (; acquired < operands.length; acquired++) {
-        found[acquired] = operands[acquired].acquire(self, accesses[acquired]);
+        int next = order[acquired];
+        found[next] = operands[next].acquire(self, accesses[next]);
       }
       // after the operands, whose edges have numbers of their own
       ring.record(enqueued + 1, operation, items);
@@ -513,10 +519,32 @@ final class StreamCore {
       addresses = found;
       if (!accepted) {
         while (acquired-- > 0) {
-          operands[acquired].abandoned(self, accesses[acquired]);
+          int last = order[acquired];
+          operands[last].abandoned(self, accesses[last]);
         }
       }
     }
+  }
+
+  /** The order of acquiring; see {@link Operand#order}. Few operands, so an insertion sort. */
+  private static int[] inOrder(Operand[] operands, Access[] accesses) {
+    int[] order = new int[operands.length];
+    for (int i = 0; i < order.length; i++) {
+      int slot = i;
+      while (slot > 0 && isBefore(operands, accesses, i, order[slot - 1])) {
+        order[slot] = order[slot - 1];
+        slot--;
+      }
+      order[slot] = i;
+    }
+    return order;
+  }
+
+  private static boolean isBefore(Operand[] operands, Access[] accesses, int one, int other) {
+    long mine = operands[one].order();
+    long others = operands[other].order();
+    boolean writesFirst = accesses[one] != Access.READ && accesses[other] == Access.READ;
+    return mine < others || (mine == others && writesFirst);
   }
 
   private void run(DriverCall call, String operation, long[] found, StreamOperation body) {

@@ -28,6 +28,7 @@ final class TaskStreams extends TaskAttachment<TaskStreams.Lease> {
 
   /** The current task's stream. May park while the driver makes a new one. */
   DeviceStream current() {
+    context.requireSound("stream", 0);
     Task task = Task.current();
     Lease lease = task.get(this);
     if (lease == null) {

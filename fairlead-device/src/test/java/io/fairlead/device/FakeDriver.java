@@ -22,9 +22,9 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -39,11 +39,12 @@ final class FakeDriver implements Driver {
   private static final long FIRST_HANDLE = 1000;
 
   private final OsThreads osThreads = new PosixThreads();
-  private final Map<Long, Long> current = new ConcurrentHashMap<>();
+  private final SpinLock currentLock = new SpinLock();
+  private final Map<Long, Long> current = new HashMap<>(); // guarded by currentLock
   private final Set<DriverCall> needsCurrent;
   private final boolean notifies;
-  private final AtomicBoolean lock = new AtomicBoolean();
-  private final LinkedBlockingQueue<Runnable> deviceWork = new LinkedBlockingQueue<>();
+  private final SpinLock lock = new SpinLock();
+  private final ConcurrentLinkedQueue<Runnable> deviceWork = new ConcurrentLinkedQueue<>();
   private final Thread deviceThread;
 
   // guarded by lock
@@ -102,13 +103,20 @@ final class FakeDriver implements Driver {
   }
 
   private void runDeviceThread() {
-    try {
-      while (true) {
-        deviceWork.take().run();
+    while (!Thread.currentThread().isInterrupted()) {
+      Runnable work = deviceWork.poll();
+      if (work == null) {
+        LockSupport.park(this);
+      } else {
+        work.run();
       }
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
     }
+  }
+
+  /** Tells somebody something, later and without the lock. Does not suspend the caller. */
+  private void tell(Runnable work) {
+    deviceWork.add(work);
+    LockSupport.unpark(deviceThread);
   }
 
   private static final class Stream {
@@ -193,7 +201,7 @@ final class FakeDriver implements Driver {
           }
           return null;
         });
-    deviceWork.add(() -> told.forEach(StreamListener::lost));
+    tell(() -> told.forEach(StreamListener::lost));
   }
 
   /** Refuses the next call of that kind. */
@@ -270,13 +278,26 @@ final class FakeDriver implements Driver {
   // --- inside ---------------------------------------------------------------------------------
 
   private <T> T locked(Supplier<T> body) {
-    while (!lock.compareAndSet(false, true)) {
-      Thread.onSpinWait();
-    }
-    try {
-      return body.get();
-    } finally {
-      lock.set(false);
+    return lock.call(body);
+  }
+
+  /**
+   * A lock that never suspends a virtual thread. A {@code ReentrantLock} would, and since JDK 24 so
+   * does a contended monitor, the one inside {@code ConcurrentHashMap.put} too: a caller would come
+   * back on another OS thread, without the context that it has just made current.
+   */
+  private static final class SpinLock {
+    private final AtomicBoolean held = new AtomicBoolean();
+
+    <T> T call(Supplier<T> body) {
+      while (!held.compareAndSet(false, true)) {
+        Thread.onSpinWait();
+      }
+      try {
+        return body.get();
+      } finally {
+        held.set(false);
+      }
     }
   }
 
@@ -370,7 +391,7 @@ final class FakeDriver implements Driver {
       StreamListener listener = stream.listener;
       if (notifies && listener != null) {
         long value = head.signal;
-        deviceWork.add(() -> listener.reached(value));
+        tell(() -> listener.reached(value));
       }
     }
     return true;
@@ -427,7 +448,7 @@ final class FakeDriver implements Driver {
     return locked(
         () -> {
           note("retain");
-          long context = device + 1;
+          long context = device + 1L;
           contexts.add(context);
           return context;
         });
@@ -445,12 +466,12 @@ final class FakeDriver implements Driver {
 
   @Override
   public long current() {
-    return current.getOrDefault(osThreads.current(), 0L);
+    return currentLock.call(() -> current.getOrDefault(osThreads.current(), 0L));
   }
 
   @Override
   public void makeCurrent(long context) {
-    current.put(osThreads.current(), context);
+    currentLock.call(() -> current.put(osThreads.current(), context));
   }
 
   @Override

@@ -8,6 +8,7 @@ import java.lang.invoke.MethodHandle;
 
 /** Tells OS threads apart with {@code pthread_self}, so that the fake driver cannot be fooled. */
 final class PosixThreads implements OsThreads {
+  @SuppressWarnings("restricted") // a test may call the system
   private static final MethodHandle SELF =
       Linker.nativeLinker()
           .downcallHandle(

@@ -30,7 +30,7 @@ class StreamOrderTest {
 
   @Test
   void theMutantThatSkipsEdgesIsFound() {
-    try (Mutant.Handle bug = Mutant.enable("device.edge.skip")) {
+    try (Mutant.Handle _ = Mutant.enable("device.edge.skip")) {
       assertThatThrownBy(this::anEdgeHoldsLaterWorkBack).isInstanceOf(AssertionError.class);
     }
   }

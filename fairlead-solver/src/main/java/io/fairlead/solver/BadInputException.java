@@ -1,12 +1,14 @@
 package io.fairlead.solver;
 
+import io.fairlead.fault.FairleadException;
+import io.fairlead.fault.Severity;
 import java.nio.file.Path;
 
 /**
  * The input is at fault, not the program: the message reads {@code FILE:LINE: what is wrong; what
  * was expected} and is meant to be shown as it is.
  */
-public final class BadInputException extends RuntimeException {
+public final class BadInputException extends FairleadException {
   private static final long serialVersionUID = 1L;
 
   /** The line of complaints about a file as a whole. */
@@ -23,7 +25,10 @@ public final class BadInputException extends RuntimeException {
    * @param message what is wrong; what was expected
    */
   public BadInputException(Path file, long line, String message) {
-    super(line == NO_LINE ? file + ": " + message : file + ":" + line + ": " + message);
+    super(
+        Severity.OPERATION,
+        line == NO_LINE ? file + ": " + message : file + ":" + line + ": " + message,
+        null);
     this.file = file;
     this.line = line;
   }

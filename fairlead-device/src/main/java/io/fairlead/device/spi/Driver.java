@@ -19,7 +19,9 @@ import org.jspecify.annotations.Nullable;
  * <p><b>Blocking.</b> Only {@link #streamSynchronize}, {@link #close}, {@link #moduleLoad}, {@link
  * #retain}, {@link #release}, {@link #hostAlloc} and {@link #hostFree} may block. All others return
  * promptly and never suspend a virtual thread: a caller may make a context current, call, and
- * restore what was current, and be sure that it stayed on one OS thread.
+ * restore what was current, and be sure that it stayed on one OS thread. So a driver keeps its
+ * tables without locks, or under locks that spin: a {@code ReentrantLock} suspends, and since JDK
+ * 24 a contended monitor does too, the one inside {@code ConcurrentHashMap.put} included.
  *
  * <p><b>Errors.</b> Every failure is a {@link DriverException} with the driver's number and name.
  * Asynchronous faults surface on later calls of the same context, which then all fail with the same

@@ -21,7 +21,7 @@ class ArchitectureTest {
       new Exceptions(
           Map.of(
               "io.fairlead.host.CurrentContexts",
-              "what a GPU keeps for each thread, the embedded device has to keep for each thread"));
+              "it is the driver whose contexts are current per thread, as a GPU's are"));
 
   /** Who may sleep, and why. */
   private static final Exceptions SLEEP = new Exceptions(Map.of());

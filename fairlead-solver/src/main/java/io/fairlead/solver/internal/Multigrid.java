@@ -65,7 +65,7 @@ public final class Multigrid {
             2000,
             20,
             8,
-            1.05,
+            1.1,
             new Chebyshev(Chebyshev.Kind.FIRST, 2, 10.0));
 
     /** Returns these options with a near-null space, for points of {@code rowsPerPoint} rows. */
@@ -145,13 +145,15 @@ public final class Multigrid {
     double threshold = options.strengthThreshold();
     while (true) {
       double[] inverse = inverseDiagonal(a);
-      double lambda = eigenvalue(inverse);
+      double bound = Spectrum.bound(a, inverse);
+      double lambda = eigenvalue(inverse, bound);
       Level.@Nullable Transfer transfer = null;
       CsrMatrix fine = a;
       if (fine.rows() > options.coarsestRows() && levels.size() + 1 < options.levelsMax()) {
         transfer = coarsen(inverse, lambda, threshold);
       }
-      levels.add(new Level(fine, inverse, lambda * options.eigenvalueSafety(), transfer));
+      levels.add(
+          new Level(fine, inverse, Math.min(bound, lambda * options.eigenvalueSafety()), transfer));
       if (transfer == null) {
         return new Hierarchy(levels, invertIfSmall(fine), options.chebyshev());
       }
@@ -186,12 +188,9 @@ public final class Multigrid {
             + "; expected all to be positive");
   }
 
-  private double eigenvalue(double[] inverse) {
-    double bound = Spectrum.bound(a, inverse);
-    if (options.lanczosSteps() == 0) {
-      return bound;
-    }
-    return Math.min(bound, Spectrum.lanczos(a, inverse, options.lanczosSteps(), parallel));
+  private double eigenvalue(double[] inverse, double bound) {
+    int steps = options.lanczosSteps();
+    return steps == 0 ? bound : Math.min(bound, Spectrum.lanczos(a, inverse, steps, parallel));
   }
 
   /** Moves on to the next level and returns the way there, or null where there is none. */
@@ -226,7 +225,7 @@ public final class Multigrid {
     return RowAssembly.assemble(
         fine.rows(),
         tentative.cols(),
-        4.0,
+        3.5,
         parallel,
         (out, counts, from, to) -> {
           for (int i = from; i < to; i++) {

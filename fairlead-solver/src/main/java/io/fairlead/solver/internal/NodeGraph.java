@@ -32,22 +32,45 @@ record NodeGraph(int[] ptr, int[] idx, float[] weight, boolean[] dominant) {
   }
 
   private static NodeGraph ofScalar(CsrMatrix a, double threshold) {
-    int n = a.rows();
-    int[] rowPtr = a.rowPtr();
-    int[] colIdx = a.colIdx();
-    double[] values = a.values();
     double[] inverse = a.diagonal();
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < inverse.length; i++) {
       inverse[i] = 1.0 / Math.abs(inverse[i]);
     }
-    int[] ptr = new int[n + 1];
-    int[] idx = new int[a.entries()];
-    float[] weight = new float[a.entries()];
-    boolean[] dominant = new boolean[n];
-    double least = threshold * threshold;
-    int length = 0;
-    for (int i = 0; i < n; i++) {
+    Filler filler = new Filler(a, inverse, threshold * threshold);
+    for (int i = 0; i < a.rows(); i++) {
+      filler.addRow(i);
+    }
+    return new NodeGraph(filler.ptr, filler.idx, filler.weight, filler.dominant);
+  }
+
+  /** Row by row, so that a short method becomes hot instead of one long loop. */
+  private static final class Filler {
+    private final int[] rowPtr;
+    private final int[] colIdx;
+    private final double[] values;
+    private final double[] inverse;
+    private final double least;
+    final int[] ptr;
+    final int[] idx;
+    final float[] weight;
+    final boolean[] dominant;
+    private int length;
+
+    Filler(CsrMatrix a, double[] inverse, double least) {
+      this.rowPtr = a.rowPtr();
+      this.colIdx = a.colIdx();
+      this.values = a.values();
+      this.inverse = inverse;
+      this.least = least;
+      this.ptr = new int[a.rows() + 1];
+      this.idx = new int[a.entries()];
+      this.weight = new float[a.entries()];
+      this.dominant = new boolean[a.rows()];
+    }
+
+    void addRow(int i) {
       int end = rowPtr[i + 1];
+      int at = length;
       double sum = 0.0;
       for (int k = rowPtr[i]; k < end; k++) {
         int j = colIdx[k];
@@ -56,15 +79,15 @@ record NodeGraph(int[] ptr, int[] idx, float[] weight, boolean[] dominant) {
         if (j != i) {
           sum += Math.abs(v);
           if (strength > least) {
-            idx[length] = j;
-            weight[length++] = (float) strength;
+            idx[at] = j;
+            weight[at++] = (float) strength;
           }
         }
       }
-      ptr[i + 1] = length;
-      dominant[i] = length == ptr[i] && sum * inverse[i] <= DOMINANT;
+      dominant[i] = at == length && sum * inverse[i] <= DOMINANT;
+      length = at;
+      ptr[i + 1] = at;
     }
-    return new NodeGraph(ptr, idx, weight, dominant);
   }
 
   /** Returns the matrix of block norms: one row for each node. */

@@ -120,12 +120,12 @@ final class RowBuffer {
     return val;
   }
 
-  /** Gives up the index of columns, which a finished buffer no longer needs. */
+  /** Copies only where a quarter or more would lie idle: fresh memory costs more than slack. */
   static int[] trim(int[] array, int length) {
-    return array.length - length <= array.length >> 4 ? array : Arrays.copyOf(array, length);
+    return array.length - length <= array.length >> 2 ? array : Arrays.copyOf(array, length);
   }
 
   static double[] trim(double[] array, int length) {
-    return array.length - length <= array.length >> 4 ? array : Arrays.copyOf(array, length);
+    return array.length - length <= array.length >> 2 ? array : Arrays.copyOf(array, length);
   }
 }

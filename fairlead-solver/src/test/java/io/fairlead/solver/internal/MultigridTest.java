@@ -301,4 +301,28 @@ class MultigridTest {
       assertThat(dot(u, mu)).isPositive();
     }
   }
+
+  @Test
+  void simplerPreconditionersNeedMoreIterations() {
+    CsrMatrix a = RandomMatrices.laplacian(4000, 2, 1e-3, 41);
+    double[] b = RandomMatrices.vector(a.rows(), 1);
+    double[] x0 = new double[a.rows()];
+    Parallel alone = Parallel.SEQUENTIAL;
+    ReferenceSolver.Result none =
+        new ReferenceSolver(a, ReferenceSolver.none(), alone).solve(b, x0, 1e-8, 5000);
+    ReferenceSolver.Result jacobi =
+        new ReferenceSolver(a, ReferenceSolver.jacobi(a), alone).solve(b, x0, 1e-8, 5000);
+    ReferenceSolver.Result multigrid = solve(a, setUp(a), b);
+    assertThat(none.converged()).isTrue();
+    assertThat(jacobi.converged()).isTrue();
+    assertThat(jacobi.iterations()).isLessThan(none.iterations());
+    assertThat(multigrid.iterations()).isLessThan(jacobi.iterations() / 5);
+  }
+
+  @Test
+  void warmingUpStopsWhenTold() {
+    assertThat(WarmUp.setUp(() -> true)).isZero();
+    int[] asked = {0};
+    assertThat(WarmUp.setUp(() -> ++asked[0] > 3)).isEqualTo(3);
+  }
 }

@@ -1,0 +1,129 @@
+package io.fairlead.comm;
+
+import io.fairlead.task.Completion;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * So much of something that may be out at a time. Who wants more than there is waits, first come
+ * first served; who cannot wait asks and is told no.
+ *
+ * <p>{@code left} and {@code waiting} are guarded by {@code lock}, an innermost lock: completions
+ * are settled after it is given up.
+ */
+final class Allowance {
+  private final long max;
+  private final ReentrantLock lock = new ReentrantLock();
+  private final Queue<Waiter> waiting = new ArrayDeque<>();
+  private long left;
+
+  Allowance(long max) {
+    this.max = max;
+    this.left = max;
+  }
+
+  long max() {
+    return max;
+  }
+
+  long out() {
+    lock.lock();
+    try {
+      return max - left;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Takes if that needs no waiting. Any thread. */
+  boolean tryTake(long amount) {
+    lock.lock();
+    try {
+      if (!waiting.isEmpty() || left < amount) {
+        return false;
+      }
+      left -= amount;
+      return true;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Takes, waiting for it if need be. Only threads that may wait. {@code amount} ≤ max. */
+  void take(long amount) {
+    Waiter waiter;
+    lock.lock();
+    try {
+      if (waiting.isEmpty() && left >= amount) {
+        left -= amount;
+        return;
+      }
+      waiter = new Waiter(amount, Completion.source());
+      waiting.add(waiter);
+    } finally {
+      lock.unlock();
+    }
+    boolean taken = false;
+    try {
+      waiter.source.completion().await();
+      taken = true;
+    } finally {
+      if (!taken) {
+        giveUp(waiter);
+      }
+    }
+  }
+
+  void give(long amount) {
+    lock.lock();
+    try {
+      left += amount;
+    } finally {
+      lock.unlock();
+    }
+    serve();
+  }
+
+  private void giveUp(Waiter waiter) {
+    if (!waiter.source.completion().cancel()) {
+      give(waiter.amount);
+      return;
+    }
+    lock.lock();
+    try {
+      waiting.remove(waiter);
+    } finally {
+      lock.unlock();
+    }
+    // The one that gave up may have stood in front of a smaller one.
+    serve();
+  }
+
+  private void serve() {
+    long returned = 0;
+    do {
+      List<Waiter> served = new ArrayList<>(0);
+      lock.lock();
+      try {
+        left += returned;
+        while (!waiting.isEmpty() && waiting.element().amount <= left) {
+          Waiter first = waiting.remove();
+          left -= first.amount;
+          served.add(first);
+        }
+      } finally {
+        lock.unlock();
+      }
+      returned = 0;
+      for (Waiter waiter : served) {
+        // False: it gave up at this very moment and does not know that it was served.
+        returned += waiter.source.complete(null) ? 0 : waiter.amount;
+      }
+    } while (returned > 0);
+  }
+
+  private record Waiter(long amount, Completion.Source<Void> source) {}
+}

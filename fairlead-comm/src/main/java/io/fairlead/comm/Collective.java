@@ -1,0 +1,203 @@
+package io.fairlead.comm;
+
+import io.fairlead.comm.Entry.Operation;
+import io.fairlead.comm.spi.ReceiveRequest;
+import io.fairlead.comm.spi.SendRequest;
+import io.fairlead.comm.spi.Traffic;
+import io.fairlead.comm.spi.TransportException;
+import io.fairlead.comm.spi.TransportException.Reason;
+import io.fairlead.task.Completion;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One rank's part in a collective: rounds of sends and receives, each begun by whoever ended the
+ * one before, so that nobody waits in between.
+ *
+ * <pre>
+ * begin → round 0 → all parts ended → round 1 → … → done
+ *       → the first part that failed → failed, and the world of ranks with it
+ * </pre>
+ *
+ * <p>A collective that fails on one rank can never end on all of them, and a rank in the middle of
+ * a tree would leave those below it waiting; so the failure is made every rank's, with its cause.
+ * Only the rank that closed its own communicator does not do so: its peers see it close.
+ *
+ * <p>{@code pending} counts the parts of the round; whoever takes it to zero owns the fields of the
+ * subclass until the parts of the next round are posted. {@code failed} moves once.
+ */
+abstract class Collective {
+  final CommEngine engine;
+  final int rank;
+  final int size;
+  private final int channel;
+  private final int tag;
+  private final String name;
+  private final Completion.Source<@Nullable Void> source = Completion.source();
+  private final AtomicInteger pending = new AtomicInteger();
+  private final List<Part> round = new ArrayList<>();
+  private volatile boolean failed;
+
+  /** When it was found to wait; racy on purpose: an end before that counts no wait. */
+  private long began;
+
+  Collective(CommEngine engine, int channel, int sequence, String name) {
+    this.engine = engine;
+    this.rank = engine.rank();
+    this.size = engine.size();
+    this.channel = channel;
+    // Sequences wrap; a tag is used again only after 2³¹ collectives on one communicator.
+    this.tag = sequence & Integer.MAX_VALUE;
+    this.name = name;
+  }
+
+  /** Begins, and answers what the caller waits for. */
+  final Completion<@Nullable Void> begin() {
+    engine.counters.collectives.increment();
+    next();
+    Completion<@Nullable Void> completion = source.completion();
+    if (!completion.isDone()) {
+      began = System.nanoTime();
+    }
+    return completion;
+  }
+
+  /** The parts of the last round have ended: names those of the next one, or says {@link #done}. */
+  abstract void round();
+
+  // --- for subclasses, inside round() -----------------------------------------------------------
+
+  final void receive(int peer, MemorySegment into) {
+    round.add(new Incoming(peer, into));
+  }
+
+  final void send(int peer, MemorySegment data) {
+    round.add(new Sent(peer, data));
+  }
+
+  final void done() {
+    if (began != 0) {
+      engine.counters.waitNanos.add(System.nanoTime() - began);
+    }
+    source.complete(null);
+  }
+
+  // --- the rounds -------------------------------------------------------------------------------
+
+  private void next() {
+    round.clear();
+    round();
+    int parts = round.size();
+    if (parts == 0) {
+      return;
+    }
+    pending.set(parts);
+    // A copy: the last part to end, perhaps the last one posted here, starts the next round.
+    for (Part part : round.toArray(new Part[0])) {
+      part.post();
+    }
+  }
+
+  private void ended() {
+    if (pending.decrementAndGet() == 0 && !failed) {
+      next();
+    }
+  }
+
+  private void failed(int peer, TransportException cause) {
+    if (!failed) {
+      failed = true;
+      CommException failure = Failures.of(rank, peer, name, cause);
+      source.fail(failure);
+      if (cause.reason() != Reason.CLOSED && cause.reason() != Reason.PEER_FAILED) {
+        engine.abort(failure);
+      }
+    }
+    pending.decrementAndGet();
+  }
+
+  private interface Part {
+    void post();
+  }
+
+  private final class Incoming extends ReceiveRequest implements Part {
+    Incoming(int peer, MemorySegment into) {
+      super(channel, Traffic.COLLECTIVE, peer, tag, new MemorySegment[] {into});
+    }
+
+    @Override
+    public void post() {
+      engine.post(this, Operation.RECEIVE);
+    }
+
+    @Override
+    public boolean isWithdrawn() {
+      return false;
+    }
+
+    @Override
+    public void received(int from, long bytes, @Nullable MemorySegment data) {
+      if (engine.endsAtOnce()) {
+        end(bytes);
+      } else {
+        engine.end(() -> end(bytes));
+      }
+    }
+
+    private void end(long bytes) {
+      engine.counters.received(bytes);
+      ended();
+    }
+
+    @Override
+    public void failed(TransportException cause) {
+      if (engine.endsAtOnce()) {
+        Collective.this.failed(source(), cause);
+      } else {
+        engine.end(() -> Collective.this.failed(source(), cause));
+      }
+    }
+  }
+
+  private final class Sent extends SendRequest implements Part {
+    Sent(int peer, MemorySegment data) {
+      super(channel, Traffic.COLLECTIVE, peer, tag, new MemorySegment[] {data});
+    }
+
+    @Override
+    public void post() {
+      engine.post(this, Operation.SEND);
+    }
+
+    @Override
+    public boolean isWithdrawn() {
+      return false;
+    }
+
+    @Override
+    public void sent() {
+      if (engine.endsAtOnce()) {
+        end();
+      } else {
+        engine.end(this::end);
+      }
+    }
+
+    private void end() {
+      engine.counters.sent(bytes());
+      ended();
+    }
+
+    @Override
+    public void failed(TransportException cause) {
+      if (engine.endsAtOnce()) {
+        Collective.this.failed(target(), cause);
+      } else {
+        engine.end(() -> Collective.this.failed(target(), cause));
+      }
+    }
+  }
+}

@@ -1,0 +1,169 @@
+package io.fairlead.comm;
+
+import io.fairlead.task.Owner;
+import io.fairlead.task.PollSource;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
+import java.util.function.IntSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The communication thread of one rank: runs what was shifted to it, the handlers of active
+ * messages, and the transport's progress where it needs any.
+ *
+ * <p>The queue is intrusive, many producers and one consumer: a push is one exchange and one write,
+ * so it neither blocks nor allocates nor refuses, on any thread. It is bounded because its nodes
+ * are: by the slots that were reserved for them, and by one node for each live operation.
+ *
+ * <pre>
+ * RUNNING → ENDING   end(), on the thread itself: what is queued still runs
+ *         → ENDED    the thread has run all it saw; what comes now is told it is late
+ * </pre>
+ *
+ * <table>
+ *   <caption>fields</caption>
+ *   <tr><th>field</th><th>writer</th><th>reader</th><th>mode</th></tr>
+ *   <tr><td>newest</td><td>producers</td><td>same, loop</td><td>getAndSet: orders the producers</td></tr>
+ *   <tr><td>LoopNode.next</td><td>producer of the next node</td><td>consumer</td><td>volatile</td></tr>
+ *   <tr><td>oldest</td><td>consumer: loop, then holder of late</td><td>same</td><td>plain; ended hands it over</td></tr>
+ *   <tr><td>ending</td><td>loop</td><td>loop</td><td>plain</td></tr>
+ *   <tr><td>ended</td><td>loop, once</td><td>producers</td><td>volatile</td></tr>
+ * </table>
+ *
+ * <p>{@code late} is only ever tried, never waited for, and only after the end.
+ */
+final class CommLoop implements PollSource {
+  /** Nodes run before the transport is polled again. */
+  private static final int QUANTUM = 64;
+
+  private final @Nullable Owner owner;
+  private final boolean progresses;
+  private final IntSupplier progress;
+  private final Consumer<Throwable> onFault;
+  private final AtomicReference<LoopNode> newest;
+  private final ReentrantLock late = new ReentrantLock();
+  private LoopNode oldest;
+  private boolean ending;
+  private volatile boolean ended;
+
+  private CommLoop(
+      @Nullable Owner owner,
+      boolean progresses,
+      IntSupplier progress,
+      Consumer<Throwable> onFault) {
+    this.owner = owner;
+    this.progresses = progresses;
+    this.progress = progress;
+    this.onFault = onFault;
+    LoopNode stub = new Stub();
+    this.newest = new AtomicReference<>(stub);
+    this.oldest = stub;
+    this.ended = owner == null;
+  }
+
+  static CommLoop start(
+      Owner owner, boolean progresses, IntSupplier progress, Consumer<Throwable> onFault) {
+    CommLoop loop = new CommLoop(owner, progresses, progress, onFault);
+    owner.addSource(loop);
+    return loop;
+  }
+
+  /** A loop for a communicator that closed before it needed one: everything is late. */
+  static CommLoop ended() {
+    return new CommLoop(null, false, () -> 0, fault -> {});
+  }
+
+  boolean isOwnThread() {
+    return owner != null && owner.isOwnerThread();
+  }
+
+  /** Queues a node. Any thread; wait-free but for the wake-up. */
+  void push(LoopNode node) {
+    LoopNode before = newest.getAndSet(node);
+    before.next = node;
+    // Read after the link: either the loop sees the node before it ends, or this thread sees the
+    // end.
+    if (ended) {
+      runLate();
+    } else if (owner != null) {
+      owner.ring();
+    }
+  }
+
+  @Override
+  public int poll() {
+    if (ended) {
+      return 0;
+    }
+    int done = 0;
+    LoopNode node = oldest.next;
+    // To the very end once it is ending: nobody polls again.
+    while (node != null && (done < QUANTUM || ending)) {
+      oldest = node;
+      done++;
+      run(node);
+      node = oldest.next;
+    }
+    if (ending && node == null) {
+      ended = true;
+      runLate();
+      return done;
+    }
+    return done + (progresses ? progress.getAsInt() : 0);
+  }
+
+  private void run(LoopNode node) {
+    try {
+      node.run();
+    } catch (RuntimeException | Error e) {
+      onFault.accept(e);
+    }
+  }
+
+  /** After the end: whoever finds nodes tells them, one thread at a time. */
+  private void runLate() {
+    while (hasQueued() && late.tryLock()) {
+      try {
+        for (LoopNode node = oldest.next; node != null; node = oldest.next) {
+          oldest = node;
+          node.late();
+        }
+      } finally {
+        late.unlock();
+      }
+    }
+  }
+
+  @Override
+  public boolean hasPending() {
+    return !ended && (progresses || hasQueued());
+  }
+
+  private boolean hasQueued() {
+    // A push between exchange and link does not count: its producer looks again after the link.
+    return oldest.next != null;
+  }
+
+  /** On the thread itself: ends it once what is queued has run. */
+  void end() {
+    ending = true;
+    if (owner != null) {
+      owner.close();
+    }
+  }
+
+  /** Waits until the thread has ended. Only where a thread may wait, and after {@link #end}. */
+  void awaitEnd() {
+    if (owner != null) {
+      owner.close();
+    }
+  }
+
+  private static final class Stub extends LoopNode {
+    @Override
+    void run() {
+      throw new AssertionError("the stub is never queued");
+    }
+  }
+}

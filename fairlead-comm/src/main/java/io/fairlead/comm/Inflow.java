@@ -1,0 +1,331 @@
+package io.fairlead.comm;
+
+import io.fairlead.comm.spi.Arrival;
+import io.fairlead.comm.spi.MessageListener;
+import io.fairlead.comm.spi.Segments;
+import io.fairlead.comm.spi.TransportException;
+import io.fairlead.comm.spi.TransportException.Reason;
+import io.fairlead.comm.spi.Undelivered;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The active messages to one communicator, from their headers to their handlers, in the order in
+ * which they came.
+ *
+ * <pre>
+ * HELD    → LANDING   there is room, or it is the next one to be handled: its blobs may come
+ * LANDING → LANDED    they are here; the sender was told
+ * LANDING → LOST      they will not come; the sender was told
+ * LANDED  → handled   on the communication thread, in order
+ * HELD    → refused   the communicator closed; the sender was told
+ * </pre>
+ *
+ * <p>Room is bounded by {@link CommConfig#messageBytes}; without room a message stays with its
+ * sender, whose completion waits. The message at the head is let in even so, so that one longer
+ * than the bound gets through. A message for a handler that is not set yet holds those behind it
+ * back.
+ *
+ * <table>
+ *   <caption>fields</caption>
+ *   <tr><th>field</th><th>writer</th><th>reader</th><th>mode</th></tr>
+ *   <tr><td>queue, bytes, closed, Item.state</td><td>senders, loop, closer</td><td>same</td><td>lock</td></tr>
+ *   <tr><td>handlers</td><td>any</td><td>loop</td><td>concurrent</td></tr>
+ *   <tr><td>scheduled</td><td>any</td><td>any</td><td>compareAndSet; at most one drain is queued</td></tr>
+ * </table>
+ *
+ * <p><b>Lock order.</b> {@code lock} is innermost; arrivals are accepted and refused, and handlers
+ * run, outside it.
+ */
+final class Inflow implements MessageListener {
+  /** Handlers run in a row before others get the communication thread. */
+  private static final int QUANTUM = 64;
+
+  private final CommEngine engine;
+  private final Map<Integer, MessageHandler> handlers = new ConcurrentHashMap<>();
+  private final ReentrantLock lock = new ReentrantLock();
+  private final Queue<Item> queue = new ArrayDeque<>();
+  private final AtomicBoolean scheduled = new AtomicBoolean();
+  private long bytes;
+  private @Nullable TransportException closed;
+
+  Inflow(CommEngine engine) {
+    this.engine = engine;
+  }
+
+  void handle(int id, MessageHandler handler) {
+    if (handlers.putIfAbsent(id, handler) != null) {
+      throw new IllegalStateException("handler " + id + " is set already: choose another id");
+    }
+    engine.loop();
+    schedule();
+  }
+
+  // --- arriving: on the sender's thread or in the transport's progress -------------------------
+
+  @Override
+  public void arrived(Arrival arrival) {
+    Item item = new Item(arrival);
+    TransportException refusal;
+    boolean room;
+    lock.lock();
+    try {
+      refusal = closed;
+      room = refusal == null && bytes + item.bytes <= engine.config.messageBytes();
+      if (refusal == null) {
+        queue.add(item);
+      }
+      if (room) {
+        take(item);
+      }
+    } finally {
+      lock.unlock();
+    }
+    if (refusal != null) {
+      arrival.refuse(refusal);
+      return;
+    }
+    if (room) {
+      accept(item);
+    }
+    schedule();
+  }
+
+  /** Under the lock. */
+  private void take(Item item) {
+    item.state = Item.LANDING;
+    bytes += item.bytes;
+  }
+
+  private void accept(Item item) {
+    if (!item.begin()) {
+      end(item, Item.LOST);
+      return;
+    }
+    item.arrival.accept(
+        item.blobs,
+        new Arrival.Landing() {
+          @Override
+          public void landed() {
+            end(item, Item.LANDED);
+          }
+
+          @Override
+          public void failed(TransportException cause) {
+            end(item, Item.LOST);
+          }
+        });
+  }
+
+  private void end(Item item, int state) {
+    lock.lock();
+    try {
+      item.state = state;
+    } finally {
+      lock.unlock();
+    }
+    schedule();
+  }
+
+  private void schedule() {
+    if (scheduled.compareAndSet(false, true)) {
+      engine.loop().push(new CommEngine.Entering(this::drain));
+    }
+  }
+
+  // --- handling: on the communication thread ----------------------------------------------------
+
+  private void drain() {
+    scheduled.set(false);
+    for (int i = 0; i < QUANTUM; i++) {
+      if (!step()) {
+        return;
+      }
+    }
+    schedule();
+  }
+
+  /** Moves the head of the queue on; false if it has to wait. */
+  private boolean step() {
+    Item head;
+    MessageHandler handler = null;
+    boolean accept = false;
+    lock.lock();
+    try {
+      head = queue.peek();
+      if (head == null || head.state == Item.LANDING) {
+        return false;
+      }
+      if (head.state == Item.HELD) {
+        take(head);
+        accept = true;
+      } else if (head.state == Item.LANDED) {
+        handler = handlers.get(head.handler);
+        if (handler == null) {
+          return false;
+        }
+      }
+      if (!accept) {
+        queue.remove();
+      }
+    } finally {
+      lock.unlock();
+    }
+    if (accept) {
+      engine.inside(
+          () -> {
+            accept(head);
+            return true;
+          });
+    } else if (handler != null) {
+      run(handler, head);
+    } else {
+      release(head);
+    }
+    return true;
+  }
+
+  private void run(MessageHandler handler, Item item) {
+    try {
+      handler.handle(item.source, item.header, List.of(item.blobs));
+    } catch (RuntimeException | Error e) {
+      engine.abort(
+          new IllegalStateException(
+              "handler "
+                  + item.handler
+                  + " of rank "
+                  + engine.rank()
+                  + " threw on a message from rank "
+                  + item.source,
+              e));
+    } finally {
+      engine.counters.received(item.bytes);
+      engine.counters.handled.increment();
+      release(item);
+    }
+  }
+
+  private void release(Item item) {
+    lock.lock();
+    try {
+      bytes -= item.bytes;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  // --- closing ----------------------------------------------------------------------------------
+
+  /** Whether anything is left that a handler could take. */
+  boolean isIdle() {
+    lock.lock();
+    try {
+      return queue.isEmpty();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /**
+   * Takes no more messages, runs the handlers of those whose senders were told they are sent, and
+   * refuses the rest. On the communication thread, or where none was ever started.
+   *
+   * @return the messages that were sent and have no handler
+   */
+  List<Undelivered> close(TransportException cause) {
+    lock.lock();
+    try {
+      closed = cause;
+    } finally {
+      lock.unlock();
+    }
+    List<Undelivered> undelivered = new ArrayList<>();
+    for (Item item = next(); item != null; item = next()) {
+      MessageHandler handler = handlers.get(item.handler);
+      switch (item.state) {
+        case Item.HELD -> item.arrival.refuse(cause);
+        case Item.LANDED -> {
+          if (handler == null) {
+            undelivered.add(
+                new Undelivered("message", item.source, engine.rank(), item.handler, item.bytes));
+          } else {
+            run(handler, item);
+          }
+        }
+        default -> {
+          // LANDING: the transport's close ends it, and the sender is told then. LOST: was told.
+        }
+      }
+    }
+    return undelivered;
+  }
+
+  private @Nullable Item next() {
+    lock.lock();
+    try {
+      return queue.poll();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** For tests. */
+  long bytesKept() {
+    lock.lock();
+    try {
+      return bytes;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** One message. {@code state} is guarded by the lock; the rest is set before it is shared. */
+  private static final class Item {
+    static final int HELD = 0;
+    static final int LANDING = 1;
+    static final int LANDED = 2;
+    static final int LOST = 3;
+
+    final Arrival arrival;
+    final int source;
+    final int handler;
+    final long bytes;
+    int state = HELD;
+    MemorySegment header = Received.NO_DATA;
+    MemorySegment[] blobs = {};
+
+    Item(Arrival arrival) {
+      this.arrival = arrival;
+      this.source = arrival.source();
+      this.handler = arrival.handler();
+      long sum = arrival.headerBytes();
+      for (int i = 0; i < arrival.blobs(); i++) {
+        sum = Math.addExact(sum, arrival.bytes(i));
+      }
+      this.bytes = sum;
+    }
+
+    /** Takes the header and makes the places of the blobs; false if nothing will come. */
+    boolean begin() {
+      try {
+        header = Segments.allocate(arrival.headerBytes());
+        blobs = new MemorySegment[arrival.blobs()];
+        for (int i = 0; i < blobs.length; i++) {
+          blobs[i] = Segments.allocate(arrival.bytes(i));
+        }
+      } catch (OutOfMemoryError e) {
+        arrival.refuse(new TransportException(Reason.MEMORY, "no memory at the receiver", e));
+        return false;
+      }
+      return arrival.readHeader(header);
+    }
+  }
+}

@@ -1,0 +1,256 @@
+package io.fairlead.comm.inprocess;
+
+import io.fairlead.comm.spi.CopyRequest;
+import io.fairlead.comm.spi.MessageListener;
+import io.fairlead.comm.spi.MessageRequest;
+import io.fairlead.comm.spi.ReceiveRequest;
+import io.fairlead.comm.spi.Request;
+import io.fairlead.comm.spi.SendRequest;
+import io.fairlead.comm.spi.ThreadLevel;
+import io.fairlead.comm.spi.Transport;
+import io.fairlead.comm.spi.TransportCaps;
+import io.fairlead.comm.spi.TransportException;
+import io.fairlead.comm.spi.TransportException.Reason;
+import io.fairlead.comm.spi.Undelivered;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One rank of a {@link World}. Any thread may call at any time; nothing has to be polled, because
+ * every call that can end a request does.
+ *
+ * <p>State of its own: which channels this rank has closed ({@code left}, concurrent).
+ */
+final class InProcessTransport implements Transport {
+  private static final TransportCaps CAPS = new TransportCaps(false, true, Integer.MAX_VALUE);
+
+  private final World world;
+  private final int rank;
+  private final Set<Integer> left = ConcurrentHashMap.newKeySet();
+  private final TransportException closed;
+  private final TransportException peerClosed;
+
+  InProcessTransport(World world, int rank) {
+    this.world = world;
+    this.rank = rank;
+    this.closed = new TransportException(Reason.CLOSED, "rank " + rank + " closed it", null);
+    this.peerClosed = new TransportException(Reason.PEER_CLOSED, "rank " + rank + " closed", null);
+  }
+
+  @Override
+  public String name() {
+    return "in-process";
+  }
+
+  @Override
+  public int rank() {
+    return rank;
+  }
+
+  @Override
+  public int size() {
+    return world.size;
+  }
+
+  @Override
+  public ThreadLevel threadLevel() {
+    return ThreadLevel.MULTIPLE;
+  }
+
+  @Override
+  public TransportCaps caps() {
+    return CAPS;
+  }
+
+  @Override
+  public int openChannel(int parent, int index) {
+    return world.openChannel(parent, index);
+  }
+
+  @Override
+  public void send(SendRequest request) {
+    World.Channel channel = open(request);
+    if (channel != null) {
+      channel.mailboxes[request.target()].send(request, rank);
+    }
+  }
+
+  @Override
+  public void receive(ReceiveRequest request) {
+    World.Channel channel = open(request);
+    if (channel != null) {
+      channel.mailboxes[rank].receive(request);
+    }
+  }
+
+  @Override
+  public void message(MessageRequest request) {
+    World.Channel channel = open(request);
+    if (channel == null) {
+      return;
+    }
+    Inbox own = channel.inboxes[rank];
+    TransportException cause = own.closed();
+    if (cause != null) {
+      request.failed(cause);
+    } else {
+      channel.inboxes[request.target()].take(request, rank, own);
+    }
+  }
+
+  /** The request's channel; null, and the request failed, if this rank has closed it. */
+  private World.@Nullable Channel open(Request request) {
+    World.Channel channel = world.channel(request.channel());
+    boolean over = channel == null || (!left.isEmpty() && left.contains(request.channel()));
+    if (over) {
+      request.failed(closed);
+      return null;
+    }
+    return channel;
+  }
+
+  @Override
+  public void listen(int channel, MessageListener listener) {
+    World.Channel known = world.channel(channel);
+    if (known != null) {
+      known.inboxes[rank].listen(listener);
+    }
+  }
+
+  @Override
+  public long expose(MemorySegment segment) {
+    return world.expose(rank, segment);
+  }
+
+  @Override
+  public void conceal(long key) {
+    world.conceal(key);
+  }
+
+  @Override
+  public void put(CopyRequest request) {
+    copy(request, true);
+  }
+
+  @Override
+  public void get(CopyRequest request) {
+    copy(request, false);
+  }
+
+  private void copy(CopyRequest request, boolean put) {
+    TransportException fault = world.fault();
+    if (fault == null && open(request) == null) {
+      return;
+    }
+    if (fault == null) {
+      fault = copyExposed(request, put);
+    }
+    if (fault == null) {
+      request.copied();
+    } else {
+      request.failed(fault);
+    }
+  }
+
+  private @Nullable TransportException copyExposed(CopyRequest request, boolean put) {
+    MemorySegment remote = world.exposed(request.peer(), request.key());
+    MemorySegment local = request.local();
+    if (remote == null) {
+      return memory("rank " + request.peer() + " exposes nothing as " + request.key(), null);
+    }
+    if (request.offset() < 0 || request.offset() > remote.byteSize() - local.byteSize()) {
+      return memory(
+          local.byteSize()
+              + " bytes at offset "
+              + request.offset()
+              + " are not within the "
+              + remote.byteSize()
+              + " bytes that rank "
+              + request.peer()
+              + " exposed",
+          null);
+    }
+    try {
+      MemorySegment part = remote.asSlice(request.offset(), local.byteSize());
+      if (put) {
+        part.copyFrom(local);
+      } else {
+        local.copyFrom(part);
+      }
+      return null;
+    } catch (RuntimeException e) {
+      return memory("the copy failed: " + e.getMessage(), e);
+    }
+  }
+
+  private static TransportException memory(String message, @Nullable Throwable cause) {
+    return new TransportException(Reason.MEMORY, message, cause);
+  }
+
+  @Override
+  public boolean cancel(Request request) {
+    World.Channel channel = world.channel(request.channel());
+    return switch (request) {
+      case SendRequest send -> channel != null && channel.mailboxes[send.target()].cancel(send);
+      case ReceiveRequest receive -> channel != null && channel.mailboxes[rank].cancel(receive);
+      case MessageRequest message ->
+          message.note() instanceof InProcessArrival arrival && arrival.cancel();
+      default -> false;
+    };
+  }
+
+  @Override
+  public int poll() {
+    return 0;
+  }
+
+  @Override
+  public void abort(Throwable cause) {
+    world.abort(rank, cause);
+  }
+
+  @Override
+  public List<Undelivered> closeChannel(int number) {
+    World.Channel channel = world.channel(number);
+    if (channel == null || !left.add(number)) {
+      return List.of();
+    }
+    List<Undelivered> undelivered = channel.mailboxes[rank].close(closed, peerClosed);
+    channel.inboxes[rank].close(closed, peerClosed);
+    for (int peer = 0; peer < world.size; peer++) {
+      if (peer != rank) {
+        channel.mailboxes[peer].sourceClosed(rank, peerClosed, closed);
+      }
+    }
+    world.leave(number, channel);
+    return undelivered;
+  }
+
+  @Override
+  public void close() {
+    List<Undelivered> undelivered = new ArrayList<>();
+    for (int number = 0; number < world.channelCount(); number++) {
+      undelivered.addAll(closeChannel(number));
+    }
+    world.concealAll(rank);
+    if (!undelivered.isEmpty()) {
+      System.getLogger("io.fairlead.comm")
+          .log(System.Logger.Level.WARNING, "closed with messages not received: " + undelivered);
+    }
+  }
+
+  /** For tests: lanes, posted receives and messages of this rank on a channel. */
+  int[] counts(int number) {
+    World.Channel channel = world.channel(number);
+    return channel == null ? new int[3] : channel.mailboxes[rank].counts();
+  }
+
+  /** For tests: bytes of messages kept for this rank. */
+  long bytesKept() {
+    return world.pool(rank).bytesUsed();
+  }
+}

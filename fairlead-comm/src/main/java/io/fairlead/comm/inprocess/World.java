@@ -1,0 +1,184 @@
+package io.fairlead.comm.inprocess;
+
+import io.fairlead.comm.spi.TransportException;
+import io.fairlead.comm.spi.TransportException.Reason;
+import io.fairlead.comm.spi.TransportSettings;
+import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What the ranks of one process share: the channels, the memory bounds, what was exposed, and the
+ * failure that ended them all.
+ *
+ * <table>
+ *   <caption>fields</caption>
+ *   <tr><th>field</th><th>writer</th><th>reader</th><th>mode</th></tr>
+ *   <tr><td>channels</td><td>who opens or closes one, under lock</td><td>every call</td><td>volatile, copied on write</td></tr>
+ *   <tr><td>names</td><td>who opens one</td><td>same</td><td>lock</td></tr>
+ *   <tr><td>fault</td><td>who aborts first, under lock</td><td>who opens a channel</td><td>volatile</td></tr>
+ * </table>
+ *
+ * <p><b>Lock order.</b> The lock is outermost and is held for no call into a mailbox or inbox.
+ */
+final class World {
+  final int size;
+  private final EagerPool[] pools;
+  private final ReentrantLock lock = new ReentrantLock();
+  private final Map<Long, Integer> names = new HashMap<>();
+  private final Map<Long, MemorySegment> exposed = new ConcurrentHashMap<>();
+  private final AtomicLong keys = new AtomicLong();
+
+  /** By channel number. Volatile: whoever sees the array sees the channels in it. */
+  private volatile @Nullable Channel[] channels;
+
+  /** Volatile: set before any mailbox is ended for it. */
+  private volatile @Nullable TransportException fault;
+
+  World(TransportSettings settings) {
+    this.size = settings.ranks();
+    this.pools = new EagerPool[size];
+    for (int i = 0; i < size; i++) {
+      pools[i] = new EagerPool(settings.eagerBytes(), settings.eagerMessages());
+    }
+    this.channels = new @Nullable Channel[] {new Channel(pools)};
+  }
+
+  /** The channel, or null once every rank has closed it. */
+  @Nullable Channel channel(int number) {
+    @Nullable Channel[] known = channels;
+    if (number < 0 || number >= known.length) {
+      throw new IllegalArgumentException("no channel " + number + " was opened");
+    }
+    return known[number];
+  }
+
+  int openChannel(int parent, int index) {
+    long name = (long) parent << Integer.SIZE | index;
+    Channel opened;
+    int number;
+    lock.lock();
+    try {
+      Integer known = names.get(name);
+      if (known != null) {
+        return known;
+      }
+      @Nullable Channel[] before = channels;
+      number = before.length;
+      @Nullable Channel[] after = Arrays.copyOf(before, number + 1);
+      opened = new Channel(pools);
+      after[number] = opened;
+      channels = after;
+      names.put(name, number);
+    } finally {
+      lock.unlock();
+    }
+    TransportException ended = fault;
+    // Looked at after the publication: either this thread sees the fault, or abort the channel.
+    if (ended != null) {
+      opened.abort(ended);
+    }
+    return number;
+  }
+
+  /** One more rank has closed the channel; after the last it is forgotten. */
+  void leave(int number, Channel channel) {
+    if (!channel.leave()) {
+      return;
+    }
+    lock.lock();
+    try {
+      @Nullable Channel[] after = channels.clone();
+      after[number] = null;
+      channels = after;
+      names.values().removeIf(known -> known == number);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  int channelCount() {
+    return channels.length;
+  }
+
+  void abort(int rank, Throwable cause) {
+    TransportException first =
+        new TransportException(Reason.PEER_FAILED, "rank " + rank + " failed: " + cause, cause);
+    lock.lock();
+    try {
+      if (fault != null) {
+        return;
+      }
+      fault = first;
+    } finally {
+      lock.unlock();
+    }
+    for (Channel channel : channels) {
+      if (channel != null) {
+        channel.abort(first);
+      }
+    }
+  }
+
+  @Nullable TransportException fault() {
+    return fault;
+  }
+
+  EagerPool pool(int rank) {
+    return pools[rank];
+  }
+
+  // --- exposed memory -----------------------------------------------------------------------
+
+  long expose(int rank, MemorySegment segment) {
+    long key = keys.incrementAndGet() * size + rank;
+    exposed.put(key, segment);
+    return key;
+  }
+
+  void conceal(long key) {
+    exposed.remove(key);
+  }
+
+  void concealAll(int rank) {
+    exposed.keySet().removeIf(key -> key % size == rank);
+  }
+
+  @Nullable MemorySegment exposed(int rank, long key) {
+    return key % size == rank ? exposed.get(key) : null;
+  }
+
+  /** The places of one channel, by rank. */
+  static final class Channel {
+    final Mailbox[] mailboxes;
+    final Inbox[] inboxes;
+    private final AtomicLong left = new AtomicLong();
+
+    private Channel(EagerPool[] pools) {
+      mailboxes = new Mailbox[pools.length];
+      inboxes = new Inbox[pools.length];
+      for (int rank = 0; rank < pools.length; rank++) {
+        mailboxes[rank] = new Mailbox(rank, pools.length, pools[rank]);
+        inboxes[rank] = new Inbox();
+      }
+    }
+
+    private void abort(TransportException cause) {
+      for (Mailbox mailbox : mailboxes) {
+        mailbox.close(cause, cause);
+      }
+      for (Inbox inbox : inboxes) {
+        inbox.close(cause, cause);
+      }
+    }
+
+    private boolean leave() {
+      return left.incrementAndGet() == mailboxes.length;
+    }
+  }
+}

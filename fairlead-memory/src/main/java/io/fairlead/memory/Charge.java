@@ -1,0 +1,16 @@
+package io.fairlead.memory;
+
+import org.jspecify.annotations.Nullable;
+
+/** Bytes that one buffer takes, and where they were taken from. Given back exactly once. */
+final class Charge {
+  final long bytes;
+  final @Nullable Room room;
+  final Account account;
+
+  Charge(long bytes, @Nullable Room room, Account account) {
+    this.bytes = bytes;
+    this.room = room;
+    this.account = account;
+  }
+}

@@ -1,0 +1,523 @@
+package io.fairlead.memory;
+
+import io.fairlead.device.Access;
+import io.fairlead.device.DeviceContext;
+import io.fairlead.device.DeviceException;
+import io.fairlead.device.DeviceStream;
+import io.fairlead.device.KernelModule;
+import io.fairlead.device.ModuleSource;
+import io.fairlead.device.Operand;
+import io.fairlead.device.OutOfDeviceMemoryException;
+import io.fairlead.device.spi.DeviceInfo;
+import io.fairlead.device.spi.Driver;
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.fault.Mutant;
+import io.fairlead.task.Completion;
+import io.fairlead.task.Retired;
+import io.fairlead.task.Role;
+import io.fairlead.task.Task;
+import io.fairlead.task.TaskRuntime;
+import java.lang.ref.Cleaner;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A device as users hold it: its streams, its kernels and its memory.
+ *
+ * <p><b>Memory.</b> Buffers, frees that the device has not reached, and reservations together never
+ * take more than the limit. An allocation that does not fit parks the task until others gave enough
+ * back, for a bounded time; then it fails with a report of who holds what. A task that goes on with
+ * work that already holds memory comes before one that begins; among those that begin, the first to
+ * ask is the first served.
+ *
+ * <p><b>Threads.</b> Any, for every method.
+ *
+ * <p><b>Ownership.</b> The device owns its context and closes it.
+ */
+public final class Device implements AutoCloseable {
+  private static final Cleaner CLEANER = TaskRuntime.cleaner();
+  private static final Access[] WRITE = {Access.WRITE};
+
+  private final DeviceContext context;
+  private final Driver driver;
+  private final MemoryConfig config;
+  private final Budget budget;
+  private final Reclaimer reclaimer;
+  private final Account.Key accounts;
+  private final Transfers transfers;
+
+  /** Every storage that was not freed, for reports; it keeps no {@link DeviceBuffer} alive. */
+  private final Set<Storage> live = ConcurrentHashMap.newKeySet();
+
+  /** Volatile: an allocation looks again after it was listed, so close() or it sees the other. */
+  private volatile boolean closed;
+
+  private final AtomicBoolean closing = new AtomicBoolean();
+
+  private Device(DeviceContext context, MemoryConfig config) {
+    this.context = context;
+    this.driver = context.driver();
+    this.config = config;
+    this.budget = new Budget(limit(context, config));
+    this.reclaimer = new Reclaimer(budget);
+    this.accounts = new Account.Key(budget);
+    this.transfers = new Transfers(context, config.chunkBytes());
+  }
+
+  /**
+   * Takes over an open context.
+   *
+   * @throws IllegalArgumentException if the limit is more than the device has
+   */
+  public static Device open(TaskRuntime tasks, DeviceContext context, MemoryConfig config) {
+    Objects.requireNonNull(tasks, "tasks");
+    return new Device(context, config);
+  }
+
+  private static long limit(DeviceContext context, MemoryConfig config) {
+    long has = context.info().memoryBytes();
+    if (config.limitBytes() > has) {
+      throw new IllegalArgumentException(
+          "the memory limit is "
+              + Sizes.text(config.limitBytes())
+              + ", but "
+              + context.info().name()
+              + " has "
+              + Sizes.text(has));
+    }
+    if (config.limitBytes() != MemoryConfig.WHOLE_DEVICE) {
+      return config.limitBytes();
+    }
+    Driver driver = context.driver();
+    return context.driverCall(
+        DriverCall.MEMORY_INFO,
+        "memory info",
+        () -> driver.memoryInfo(context.nativeContext()).freeBytes());
+  }
+
+  // --- what it is ---------------------------------------------------------------------------
+
+  public DeviceContext context() {
+    return context;
+  }
+
+  public DeviceInfo info() {
+    return context.info();
+  }
+
+  /** The stream of the task that calls; see {@link DeviceContext#stream()}. */
+  public DeviceStream stream() {
+    return context.stream();
+  }
+
+  /** Loads code; waits for the driver. See {@link DeviceContext#load}. */
+  public KernelModule load(ModuleSource source) {
+    return context.load(source);
+  }
+
+  // --- memory -------------------------------------------------------------------------------
+
+  /**
+   * Allocates {@code bytes}, whose content is undefined, in the order of the task's stream; other
+   * streams that use them are ordered after that by themselves. 0 bytes are legal and take nothing.
+   *
+   * <p>Parks the task while the limit leaves no room, up to the configured time. Interrupt,
+   * cancellation and deadline of the task end the wait.
+   *
+   * @throws OutOfDeviceMemoryException if there was no room in time, or never can be; the message
+   *     has the request, the limit, and the largest holders
+   */
+  public DeviceBuffer allocate(long bytes) {
+    requireSize(bytes, "a buffer");
+    requireOpen();
+    Storage storage = bytes == 0 ? emptyStorage() : allocateStorage(bytes);
+    live.add(storage);
+    if (closed) {
+      close(storage);
+      requireOpen();
+    }
+    DeviceBuffer buffer = new DeviceBuffer(this, storage);
+    buffer.whenDropped(CLEANER.register(buffer, new Dropped(this, storage)));
+    return buffer;
+  }
+
+  private Storage emptyStorage() {
+    return new Storage(0, 0, null, Task.current().name(), site(), null, 0);
+  }
+
+  private Storage allocateStorage(long bytes) {
+    DeviceStream stream = context.stream();
+    String site = site();
+    Charge charge = charge(Sizes.rounded(bytes), site);
+    long[] address = new long[1];
+    long sequence;
+    try {
+      sequence = enqueueAlloc(stream, bytes, address, site);
+    } catch (RuntimeException | Error failure) {
+      budget.cancel(charge);
+      throw failure;
+    }
+    return new Storage(address[0], bytes, charge, charge.account.task, site, stream, sequence);
+  }
+
+  private Charge charge(long bytes, String site) {
+    if (bytes > budget.limit()) {
+      throw outOfMemory(bytes, site, "it can never fit", null);
+    }
+    Account account = account();
+    Budget.Request request = budget.charge(account, bytes);
+    if (request.source != null) {
+      awaitRoom(request, account, site);
+    }
+    return Waiting.granted(request);
+  }
+
+  private void awaitRoom(Budget.Request request, Account account, String site) {
+    long start = System.nanoTime();
+    long limit = config.waitNanos();
+    while (true) {
+      long left = limit - (System.nanoTime() - start);
+      boolean alone = budget.heldOnlyBy(account);
+      long step = alone ? Math.min(left, config.graceNanos()) : left;
+      if (Waiting.await(budget, reclaimer, request, Math.max(step, 0))) {
+        return;
+      }
+      boolean stillAlone = alone && budget.heldOnlyBy(account);
+      if (!stillAlone && System.nanoTime() - start < limit) {
+        continue;
+      }
+      if (budget.withdraw(request)) {
+        String why =
+            stillAlone
+                ? "the task itself holds all of it, so waiting does not help"
+                : "nothing came back within " + config.waitNanos() / 1_000_000 + " ms";
+        throw outOfMemory(request.bytes, site, why, null);
+      }
+      return;
+    }
+  }
+
+  /** The driver may have less room than the limit says: then its own pending frees are awaited. */
+  private long enqueueAlloc(DeviceStream stream, long bytes, long[] address, String site) {
+    long start = System.nanoTime();
+    while (true) {
+      boolean hope = budget.pendingFree() > 0;
+      try {
+        return stream.enqueue(
+            DriverCall.ALLOC_ASYNC,
+            "allocate",
+            (handle, none) -> address[0] = driver.allocAsync(handle, bytes));
+      } catch (OutOfDeviceMemoryException refused) {
+        long left = config.waitNanos() - (System.nanoTime() - start);
+        if (!hope || left <= 0 || !reclaimer.awaitOldest(left)) {
+          throw outOfMemory(bytes, site, "the driver has no room although the limit has", refused);
+        }
+      }
+    }
+  }
+
+  private OutOfDeviceMemoryException outOfMemory(
+      long bytes, String site, String why, @Nullable Throwable cause) {
+    reclaimer.sweep();
+    String message = MemoryReport.text(bytes, site, why, info(), budget.stats(), live);
+    return new OutOfDeviceMemoryException(message, "allocate", info().ordinal(), cause);
+  }
+
+  /**
+   * Reserves {@code bytes} for the calling task and the children it forks from now on; see {@link
+   * Reservation}. Parks the task until they are there, in the order of asking; a reservation inside
+   * another that does not fit into it waits only as long as an allocation, since its task already
+   * holds memory that others may wait for.
+   *
+   * @throws OutOfDeviceMemoryException at once if {@code bytes} is more than the limit
+   */
+  public Reservation reserve(long bytes) {
+    requireReservable(bytes);
+    Account account = account();
+    Budget.Request request = budget.admit(account, Sizes.rounded(bytes), true);
+    if (request.source != null) {
+      if (request.continues) {
+        awaitRoom(request, account, site());
+      } else {
+        Waiting.await(budget, reclaimer, request);
+      }
+    }
+    return reservation(request);
+  }
+
+  /** As {@link #reserve}, if the bytes are there now; never waits, nor overtakes who does. */
+  public Optional<Reservation> tryReserve(long bytes) {
+    requireReservable(bytes);
+    reclaimer.sweep();
+    Budget.Request request = budget.admit(account(), Sizes.rounded(bytes), true);
+    if (request.source != null && budget.withdraw(request)) {
+      return Optional.empty();
+    }
+    return Optional.of(reservation(request));
+  }
+
+  /**
+   * As {@link #reserve}, without waiting: the completion brings the reservation, which is the
+   * calling task's; on a thread that never entered it only admits. Cancelling the completion
+   * withdraws the request.
+   */
+  public Completion<Reservation> requestReservation(long bytes) {
+    requireReservable(bytes);
+    // Threads that never entered share one account: one of them must not draw on another's.
+    boolean attach = !Task.current().isRoot();
+    Budget.Request request = budget.admit(account(), Sizes.rounded(bytes), attach);
+    Completion.Source<Boolean> granted = request.source;
+    if (granted == null) {
+      return Completion.completed(reservation(request));
+    }
+    Completion.Source<Reservation> result = Completion.source();
+    result.onCancel(() -> Waiting.forget(budget, request));
+    granted.completion().onDone(done -> hand(request, result));
+    reclaimer.watch();
+    return result.completion();
+  }
+
+  private void hand(Budget.Request request, Completion.Source<Reservation> result) {
+    Reservation reservation = reservation(request);
+    if (!result.complete(reservation)) {
+      reservation.close();
+    }
+  }
+
+  private Reservation reservation(Budget.Request request) {
+    return new Reservation(budget, Objects.requireNonNull(request.room, "room of a grant"));
+  }
+
+  private void requireReservable(long bytes) {
+    requireSize(bytes, "a reservation");
+    requireOpen();
+    if (Sizes.rounded(bytes) > budget.limit()) {
+      throw outOfMemory(bytes, site(), "it can never fit", null);
+    }
+  }
+
+  private Account account() {
+    return Objects.requireNonNull(Task.current().get(accounts), "account of the task");
+  }
+
+  /** The device's memory now. Does not block. */
+  public MemoryStats memory() {
+    reclaimer.sweep();
+    return budget.stats();
+  }
+
+  Transfers transfers() {
+    return transfers;
+  }
+
+  String site() {
+    return config.creationSites() ? Sites.caller() : Sites.UNKNOWN;
+  }
+
+  private static void requireSize(long bytes, String what) {
+    if (bytes < 0 || bytes > Sizes.MAX) {
+      throw new IllegalArgumentException(what + " of " + bytes + " bytes");
+    }
+  }
+
+  private void requireOpen() {
+    if (closed) {
+      throw new IllegalStateException("device " + info().ordinal() + " was closed");
+    }
+  }
+
+  // --- giving memory back -------------------------------------------------------------------
+
+  void close(Storage storage) {
+    if (storage.close(site())) {
+      free(storage);
+    }
+  }
+
+  /**
+   * Frees a storage that is {@code FREEING}, on this thread or, where it may not wait, the owner.
+   */
+  void free(Storage storage) {
+    Role role = Role.current();
+    if (role == Role.DEVICE_MANAGER || role == Role.COMM || role == Role.CLEANER) {
+      context.owner().retire(new ToFree(this, storage));
+    } else {
+      freeNow(storage);
+    }
+  }
+
+  private void freeNow(Storage storage) {
+    live.remove(storage);
+    Charge charge = storage.charge;
+    if (charge == null) {
+      storage.freed();
+      return;
+    }
+    budget.closing(charge);
+    try {
+      enqueueFree(storage, charge);
+    } catch (DeviceException failure) {
+      if (!context.isLost()) {
+        throw failure;
+      }
+      // The memory ended with its context, whose fault others report.
+      budget.release(charge);
+    }
+    storage.freed();
+  }
+
+  private void enqueueFree(Storage storage, Charge charge) {
+    DeviceStream newest = storage.newest();
+    DeviceStream stream = newest == null ? context.stream() : newest;
+    long sequence;
+    try {
+      // The stream of the newest use has the fewest others to wait for.
+      sequence = enqueueFree(storage, stream);
+    } catch (IllegalStateException closed) {
+      // A user's own stream, closed since; its work counts like any other's.
+      stream = context.stream();
+      sequence = enqueueFree(storage, stream);
+    }
+    if (Mutant.on("memory.release.early")) {
+      budget.release(charge);
+    } else {
+      reclaimer.add(stream, sequence, charge);
+    }
+  }
+
+  private long enqueueFree(Storage storage, DeviceStream stream) {
+    return stream.enqueue(
+        DriverCall.FREE_ASYNC,
+        "free",
+        new Operand[] {new Freeing(storage)},
+        WRITE,
+        (handle, addresses) -> driver.freeAsync(handle, addresses[0]));
+  }
+
+  /**
+   * Ends the device: no new buffers; work that was enqueued ends; buffers that are still open are
+   * reported and freed; then the context closes. Waits for the work. A second close does nothing.
+   */
+  @Override
+  public void close() {
+    if (!closing.compareAndSet(false, true)) {
+      return;
+    }
+    closed = true;
+    List<Leak> leaks = new ArrayList<>();
+    for (Storage storage : List.copyOf(live)) {
+      if (closeForgotten(storage)) {
+        leaks.add(leak(storage));
+      }
+    }
+    try {
+      if (!leaks.isEmpty()) {
+        config.leakListener().accept(leaks);
+      }
+    } finally {
+      accounts.forget();
+      context.close();
+    }
+  }
+
+  /** Whether it was still open; nobody had to close an empty one. */
+  private boolean closeForgotten(Storage storage) {
+    boolean wasOpen = storage.isOpen();
+    close(storage);
+    return wasOpen && storage.charge != null;
+  }
+
+  private Leak leak(Storage storage) {
+    return new Leak(info().ordinal(), storage.bytes, storage.task, storage.site);
+  }
+
+  @Override
+  public String toString() {
+    return "device " + info().ordinal() + " (" + info().name() + ")";
+  }
+
+  /** The use of a storage that ends it. */
+  private record Freeing(Storage storage) implements Operand {
+    @Override
+    public long bytes() {
+      return storage.bytes;
+    }
+
+    @Override
+    public long acquire(DeviceStream stream, Access access) {
+      storage.acquireToFree(stream);
+      return storage.address;
+    }
+
+    @Override
+    public void recorded(DeviceStream stream, long sequence, Access access) {
+      storage.recorded(stream, sequence, access);
+    }
+
+    @Override
+    public void abandoned(DeviceStream stream, Access access) {
+      storage.abandoned(stream, access);
+    }
+
+    @Override
+    public long order() {
+      return storage.id;
+    }
+  }
+
+  /** Runs on the cleaner after a buffer was dropped; does nothing if it had been closed. */
+  private record Dropped(Device device, Storage storage) implements Runnable {
+    @Override
+    public void run() {
+      if (storage.isOpen()) {
+        device.context.owner().retire(new Leaked(device, storage));
+      }
+    }
+  }
+
+  /** On the owner: a dropped buffer is freed in order, like any other, and reported. */
+  private static final class Leaked extends Retired {
+    private final Device device;
+    private final Storage storage;
+
+    Leaked(Device device, Storage storage) {
+      this.device = device;
+      this.storage = storage;
+    }
+
+    @Override
+    protected void release() {
+      if (!storage.isOpen()) {
+        return; // The device was closed meanwhile, and has reported it.
+      }
+      if (storage.close("(nowhere: it was dropped, and found by the collector)")) {
+        device.freeNow(storage);
+      }
+      if (storage.charge != null) {
+        device.config.leakListener().accept(List.of(device.leak(storage)));
+      }
+    }
+  }
+
+  /** On the owner: a close by a thread that may not wait. */
+  private static final class ToFree extends Retired {
+    private final Device device;
+    private final Storage storage;
+
+    ToFree(Device device, Storage storage) {
+      this.device = device;
+      this.storage = storage;
+    }
+
+    @Override
+    protected void release() {
+      device.freeNow(storage);
+    }
+  }
+}

@@ -1,0 +1,33 @@
+package io.fairlead.memory;
+
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The bytes of one reservation. All fields that change are guarded by the {@link Budget}'s lock.
+ *
+ * <p>{@code used} counts what was taken out of it: buffers (until their free was reached) and rooms
+ * carved from it. After it closed, whatever comes back goes to the room that it was carved from, or
+ * to the device.
+ */
+final class Room {
+  final long size;
+
+  /** The room that this one was carved from; null if its bytes came from the device. */
+  final @Nullable Room parent;
+
+  /** The reservation around this one in its task, whether or not it was carved from it. */
+  final @Nullable Room outer;
+
+  long used;
+  boolean open = true;
+
+  Room(long size, @Nullable Room parent, @Nullable Room outer) {
+    this.size = size;
+    this.parent = parent;
+    this.outer = outer;
+  }
+
+  long free() {
+    return open ? size - used : 0;
+  }
+}

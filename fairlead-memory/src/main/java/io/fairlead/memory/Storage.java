@@ -1,0 +1,444 @@
+package io.fairlead.memory;
+
+import io.fairlead.device.Access;
+import io.fairlead.device.DeviceStream;
+import io.fairlead.device.Mark;
+import io.fairlead.fault.Mutant;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One physical range of device memory, and the ledger of who used it. Views share it.
+ *
+ * <pre>
+ * OPEN --close--> CLOSED --last lease ends--> FREEING --free enqueued--> FREED
+ *         \------------ no lease is open --------^
+ * </pre>
+ *
+ * <h2>The ledger</h2>
+ *
+ * Every use is a READ or a WRITE by a stream, up to a sequence number. A READ comes after the last
+ * write. A WRITE comes after the last write and after every read since, and clears them: whoever
+ * comes after it comes after them too. Allocating is the first WRITE; freeing is the last. An edge
+ * to another stream is asked for with {@link DeviceStream#after}, which makes none that is not
+ * needed; uses on one stream only cost a few stores.
+ *
+ * <p>{@code generation} counts writes: a copy of the bytes is current while it has not moved.
+ *
+ * <h2>The window</h2>
+ *
+ * Between {@link #acquire} and {@link #recorded} the use is <i>pending</i>: ordered after the past,
+ * but with no sequence number yet that others could be ordered after. A conflicting use therefore
+ * waits until it is recorded or abandoned; that is the time of one driver call. Reads do not
+ * conflict. Windows are opened in ascending {@link #id}, writes first, by {@link
+ * DeviceStream#enqueue}; so two launches that share several storages cannot wait for each other.
+ *
+ * <h2>Locks and fields</h2>
+ *
+ * Lock order: a stream's turn, then {@code lock}; nothing is called while {@code lock} is held.
+ * Every non-final field is read and written under it, except {@code state} and {@code closedAt},
+ * which are also read without: the state only moves forward, and {@link #acquire} looks again.
+ */
+final class Storage {
+  /** Most buffers are read on one or two streams between writes. */
+  private static final int READERS_INLINE = 3;
+
+  private static final AtomicLong IDS = new AtomicLong();
+
+  enum State {
+    OPEN,
+    CLOSED,
+    FREEING,
+    FREED
+  }
+
+  final long id = IDS.incrementAndGet();
+  final long address;
+  final long bytes;
+  final @Nullable Charge charge;
+  final String task;
+  final String site;
+
+  private final ReentrantLock lock = new ReentrantLock();
+  private final Condition windowClosed = lock.newCondition();
+  private volatile State state = State.OPEN;
+  private volatile String closedAt = Sites.UNKNOWN;
+  private final List<Lent> leases = new ArrayList<>(0);
+  private long generation;
+
+  // The ledger.
+  private @Nullable DeviceStream writer;
+  private long written;
+  private @Nullable DeviceStream[] readers = new DeviceStream[READERS_INLINE];
+  private long[] read = new long[READERS_INLINE];
+  private int readerCount;
+
+  /** The stream of the latest recorded use: where a free has the fewest others to wait for. */
+  private @Nullable DeviceStream newest;
+
+  // Pending uses: at most one stream writes; each entry of the list is one pending read.
+  private @Nullable DeviceStream pendingWriter;
+  private int pendingWrites;
+  private final List<DeviceStream> pendingReads = new ArrayList<>(1);
+
+  /**
+   * A range that {@code stream} has just allocated, as its operation {@code sequence}.
+   *
+   * @param stream null only for a range of no bytes, which nobody allocates
+   */
+  Storage(
+      long address,
+      long bytes,
+      @Nullable Charge charge,
+      String task,
+      String site,
+      @Nullable DeviceStream stream,
+      long sequence) {
+    this.address = address;
+    this.bytes = bytes;
+    this.charge = charge;
+    this.task = task;
+    this.site = site;
+    if (!Mutant.on("ledger.alloc.skip")) {
+      this.writer = stream;
+      this.written = sequence;
+    }
+    this.newest = stream;
+  }
+
+  // --- using it -----------------------------------------------------------------------------
+
+  /**
+   * Opens a window and orders {@code stream} after every use that {@code access} conflicts with.
+   * Called with the stream's turn; may park for the length of somebody else's driver call.
+   *
+   * @throws IllegalStateException if the storage was closed
+   */
+  void acquire(DeviceStream stream, Access access) {
+    List<Mark> before;
+    lock.lock();
+    try {
+      before = open(stream, access, State.OPEN);
+    } finally {
+      lock.unlock();
+    }
+    order(stream, access, before);
+  }
+
+  /** As {@link #acquire} for the WRITE that is the free: the one use of a closed storage. */
+  void acquireToFree(DeviceStream stream) {
+    List<Mark> before;
+    lock.lock();
+    try {
+      before = open(stream, Access.WRITE, State.FREEING);
+    } finally {
+      lock.unlock();
+    }
+    order(stream, Access.WRITE, Mutant.on("ledger.free.skip") ? List.of() : before);
+  }
+
+  private List<Mark> open(DeviceStream stream, Access access, State expected) {
+    requireState(expected);
+    if (!leases.isEmpty()) {
+      requireNotLent(stream, access);
+    }
+    while (conflicts(stream, access)) {
+      windowClosed.awaitUninterruptibly();
+    }
+    requireState(expected);
+    if (access == Access.READ) {
+      pendingReads.add(stream);
+    } else {
+      pendingWriter = stream;
+      pendingWrites++;
+    }
+    return usesBefore(stream, access);
+  }
+
+  /** A stream never conflicts with itself: its turn makes all pending uses one operation. */
+  private boolean conflicts(DeviceStream stream, Access access) {
+    if (pendingWrites > 0 && pendingWriter != stream) {
+      return true;
+    }
+    if (access != Access.READ) {
+      for (DeviceStream reader : pendingReads) {
+        if (reader != stream) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  private List<Mark> usesBefore(DeviceStream stream, Access access) {
+    boolean writes = access != Access.READ;
+    boolean afterWriter = writer != null && writer != stream;
+    if (!afterWriter && (!writes || readerCount == 0)) {
+      return List.of(); // The hot path: one stream, no allocation, no driver call.
+    }
+    List<Mark> marks = new ArrayList<>();
+    if (writer != null && afterWriter) {
+      marks.add(new Mark(writer, written));
+    }
+    for (int i = 0; writes && i < readerCount; i++) {
+      DeviceStream reader = readers[i];
+      if (reader != null && reader != stream) {
+        marks.add(new Mark(reader, read[i]));
+      }
+    }
+    return marks;
+  }
+
+  /** Outside the lock: the pending use keeps the ledger from moving under the marks. */
+  private void order(DeviceStream stream, Access access, List<Mark> before) {
+    try {
+      for (Mark mark : before) {
+        stream.after(mark);
+      }
+    } catch (RuntimeException | Error failure) {
+      abandoned(stream, access);
+      throw failure;
+    }
+  }
+
+  /** The operation was enqueued: closes the window and writes the use into the ledger. */
+  void recorded(DeviceStream stream, long sequence, Access access) {
+    lock.lock();
+    try {
+      record(stream, sequence, access);
+      closeWindow(stream, access);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** The operation was not enqueued: closes the window and leaves the ledger as it was. */
+  void abandoned(DeviceStream stream, Access access) {
+    lock.lock();
+    try {
+      closeWindow(stream, access);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void closeWindow(DeviceStream stream, Access access) {
+    if (access == Access.READ) {
+      pendingReads.remove(stream);
+    } else if (--pendingWrites == 0) {
+      pendingWriter = null;
+    }
+    windowClosed.signalAll();
+  }
+
+  private void record(DeviceStream stream, long sequence, Access access) {
+    newest = stream;
+    if (access == Access.READ) {
+      if (!Mutant.on("ledger.read.skip")) {
+        recordRead(stream, sequence);
+      }
+      return;
+    }
+    generation++;
+    if (!Mutant.on("ledger.write.skip")) {
+      writer = stream;
+      written = sequence;
+      Arrays.fill(readers, 0, readerCount, null);
+      readerCount = 0;
+    }
+  }
+
+  private void recordRead(DeviceStream stream, long sequence) {
+    for (int i = 0; i < readerCount; i++) {
+      if (readers[i] == stream) {
+        read[i] = Math.max(read[i], sequence);
+        return;
+      }
+    }
+    if (readerCount == readers.length) {
+      dropReachedReads();
+    }
+    if (readerCount == readers.length) {
+      readers = Arrays.copyOf(readers, 2 * readerCount);
+      read = Arrays.copyOf(read, 2 * readerCount);
+    }
+    readers[readerCount] = stream;
+    read[readerCount++] = sequence;
+  }
+
+  /** A read that has ended orders nobody any more. */
+  private void dropReachedReads() {
+    int kept = 0;
+    for (int i = 0; i < readerCount; i++) {
+      DeviceStream reader = readers[i];
+      if (reader != null && !reader.isReached(new Mark(reader, read[i]))) {
+        readers[kept] = reader;
+        read[kept++] = read[i];
+      }
+    }
+    Arrays.fill(readers, kept, readerCount, null);
+    readerCount = kept;
+  }
+
+  // --- leases -------------------------------------------------------------------------------
+
+  /** A lease begins: until {@link #takeBack}, only uses that do not conflict, or on its stream. */
+  void lend(DeviceStream stream, Access access) {
+    lock.lock();
+    try {
+      requireState(State.OPEN);
+      requireNotLent(stream, access);
+      leases.add(new Lent(stream, access));
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Writes what foreign code did up to {@code sequence} into the ledger. */
+  void recordLease(DeviceStream stream, long sequence, Access access) {
+    lock.lock();
+    try {
+      record(stream, sequence, access);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /**
+   * Ends a lease.
+   *
+   * @return whether the storage was closed meanwhile, so that the caller has to free it now
+   */
+  boolean takeBack(DeviceStream stream, Access access) {
+    lock.lock();
+    try {
+      leases.remove(new Lent(stream, access));
+      return startFreeing();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void requireNotLent(DeviceStream stream, Access access) {
+    for (Lent lent : leases) {
+      boolean conflict = access != Access.READ || lent.access != Access.READ;
+      if (conflict && lent.stream != stream) {
+        throw new IllegalStateException(
+            describe()
+                + " is leased to foreign code on stream "
+                + lent.stream.id()
+                + " and cannot be used on stream "
+                + stream.id()
+                + "; close the lease once that code has enqueued its work");
+      }
+    }
+  }
+
+  private record Lent(DeviceStream stream, Access access) {}
+
+  // --- its end ------------------------------------------------------------------------------
+
+  /**
+   * Closes it to all further use.
+   *
+   * @return whether the caller has to free it now; false if it was closed before, or if a lease is
+   *     open, whose end then frees it
+   */
+  boolean close(String site) {
+    lock.lock();
+    try {
+      if (state != State.OPEN) {
+        return false;
+      }
+      closedAt = site; // Before the state: who sees that it is closed also sees where.
+      state = State.CLOSED;
+      return startFreeing();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private boolean startFreeing() {
+    if (state != State.CLOSED || !leases.isEmpty()) {
+      return false;
+    }
+    state = State.FREEING;
+    return true;
+  }
+
+  void freed() {
+    lock.lock();
+    try {
+      state = State.FREED;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  boolean isOpen() {
+    return state == State.OPEN;
+  }
+
+  void requireOpen() {
+    requireState(State.OPEN);
+  }
+
+  private void requireState(State expected) {
+    if (state != expected) {
+      throw new IllegalStateException(describe() + " was closed at " + closedAt);
+    }
+  }
+
+  /** The stream of the latest use; null for a range of no bytes that was never used. */
+  @Nullable DeviceStream newest() {
+    lock.lock();
+    try {
+      return newest;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Where everybody who used it is with it: what a wait for its memory waits for. */
+  List<Mark> frontier() {
+    lock.lock();
+    try {
+      List<Mark> marks = new ArrayList<>();
+      if (writer != null) {
+        marks.add(new Mark(writer, written));
+      }
+      for (int i = 0; i < readerCount; i++) {
+        DeviceStream reader = readers[i];
+        if (reader != null) {
+          marks.add(new Mark(reader, read[i]));
+        }
+      }
+      return marks;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  long generation() {
+    lock.lock();
+    try {
+      return generation;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** The same memory with a ledger of its own: the bug {@code ledger.slice.own}. */
+  Storage twin() {
+    return new Storage(address, bytes, charge, task, site, null, 0);
+  }
+
+  String describe() {
+    return "buffer of " + Sizes.text(bytes) + " (task '" + task + "', allocated at " + site + ")";
+  }
+}

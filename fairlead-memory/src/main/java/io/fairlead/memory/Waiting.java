@@ -1,0 +1,70 @@
+package io.fairlead.memory;
+
+import io.fairlead.fault.DeadlineExceededException;
+import io.fairlead.task.Completion;
+import java.time.Duration;
+import java.util.Objects;
+
+/** Waits for requests of a {@link Budget}; whoever stops waiting leaves no trace in it. */
+final class Waiting {
+  private Waiting() {}
+
+  /** Waits until the request is granted, however long it takes. */
+  static void await(Budget budget, Reclaimer reclaimer, Budget.Request request) {
+    Completion.Source<Boolean> source = request.source;
+    if (source == null) {
+      return;
+    }
+    try {
+      reclaimer.watch();
+      source.completion().await();
+    } catch (RuntimeException | Error failure) {
+      forget(budget, request);
+      throw failure;
+    }
+  }
+
+  /**
+   * Waits at most {@code nanos}.
+   *
+   * @return whether it was granted; if not, it still stands in its queue
+   */
+  static boolean await(Budget budget, Reclaimer reclaimer, Budget.Request request, long nanos) {
+    Completion.Source<Boolean> source = request.source;
+    if (source == null || source.completion().isDone()) {
+      return true;
+    }
+    long start = System.nanoTime();
+    try {
+      reclaimer.watch();
+      source.completion().await(Duration.ofNanos(nanos));
+      return true;
+    } catch (DeadlineExceededException late) {
+      if (System.nanoTime() - start < nanos) {
+        forget(budget, request); // Not our deadline but the task's.
+        throw late;
+      }
+      return false;
+    } catch (RuntimeException | Error failure) {
+      forget(budget, request);
+      throw failure;
+    }
+  }
+
+  static Charge granted(Budget.Request request) {
+    return Objects.requireNonNull(request.charge, "charge of a granted request");
+  }
+
+  /** Takes the request back, also if it was granted in the meantime. */
+  static void forget(Budget budget, Budget.Request request) {
+    if (budget.withdraw(request)) {
+      return;
+    }
+    if (request.charge != null) {
+      budget.cancel(request.charge);
+    }
+    if (request.room != null) {
+      budget.close(request.room);
+    }
+  }
+}

@@ -1,0 +1,105 @@
+package io.fairlead.memory;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.fairlead.device.DeviceConfig;
+import io.fairlead.device.DeviceContext;
+import io.fairlead.device.DeviceStream;
+import io.fairlead.device.spi.Capability;
+import io.fairlead.device.spi.Driver;
+import io.fairlead.host.HostDriverProvider;
+import io.fairlead.host.HostStepper;
+import io.fairlead.task.Completion;
+import io.fairlead.task.TaskConfig;
+import io.fairlead.task.TaskRuntime;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/** A host device of its own for a test, stepped or not, with everything around it. */
+final class TestDevice implements AutoCloseable {
+  /** Small, so that a slip shows; freed memory is overwritten, so that a use after free shows. */
+  static final long MEMORY = 4L << 20;
+
+  final TaskRuntime tasks;
+  final Driver driver;
+  final Device device;
+  final List<Device> devices = new ArrayList<>();
+  private final List<DeviceStream> streams = new ArrayList<>();
+
+  private TestDevice(MemoryConfig memory, Map<String, String> settings) {
+    Map<String, String> all =
+        new HashMap<>(Map.of("memory", Long.toString(MEMORY), "poison", "true", "workers", "2"));
+    all.putAll(settings);
+    tasks = TaskRuntime.open(TaskConfig.DEFAULT);
+    driver = new HostDriverProvider().open(all);
+    for (int i = 0; i < driver.deviceCount(); i++) {
+      DeviceConfig config = DeviceConfig.defaults();
+      if (isStepped()) {
+        config = config.withCloseNanos(0); // nobody steps while it closes
+      }
+      devices.add(Device.open(tasks, DeviceContext.open(tasks, driver, i, config), memory));
+    }
+    device = devices.getFirst();
+  }
+
+  static TestDevice open() {
+    return open(MemoryConfig.defaults());
+  }
+
+  static TestDevice open(MemoryConfig memory) {
+    return new TestDevice(memory, Map.of());
+  }
+
+  static TestDevice open(MemoryConfig memory, Map<String, String> settings) {
+    return new TestDevice(memory, settings);
+  }
+
+  /** Nothing on it moves unless {@link #stepper} says so. */
+  static TestDevice stepped() {
+    return stepped(MemoryConfig.defaults());
+  }
+
+  static TestDevice stepped(MemoryConfig memory) {
+    return new TestDevice(memory, Map.of("stepped", "true"));
+  }
+
+  private boolean isStepped() {
+    return driver.capabilities().contains(Capability.STEPPED);
+  }
+
+  HostStepper stepper() {
+    return HostStepper.of(driver);
+  }
+
+  /** Closed with the device. */
+  DeviceStream newStream() {
+    DeviceStream stream = device.context().openStream(0);
+    streams.add(stream);
+    return stream;
+  }
+
+  /** A buffer of {@code bytes} bytes of {@code value} that nobody is working on any more. */
+  DeviceBuffer filled(HostStepper stepper, long bytes, int value) {
+    DeviceBuffer buffer = device.allocate(bytes);
+    buffer.fill((byte) value);
+    // Asked for, so that it is known to be reached and makes no edges later.
+    Completion<Void> filled = device.context().reached();
+    stepper.completeAll();
+    assertThat(filled.isDone()).isTrue();
+    return buffer;
+  }
+
+  @Override
+  public void close() {
+    streams.forEach(DeviceStream::close);
+    if (isStepped()) {
+      device.context().reached();
+      stepper().completeAll();
+    }
+    devices.reversed().forEach(Device::close);
+    tasks.close();
+    driver.close();
+  }
+}
