@@ -32,6 +32,11 @@ final class FakeBuffer implements Operand {
   }
 
   @Override
+  public long order() {
+    return address;
+  }
+
+  @Override
   public long acquire(DeviceStream stream, Access access) {
     onAcquire.accept(stream);
     story.add("acquire " + access);

@@ -15,6 +15,7 @@ import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.ModuleImage;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
@@ -84,7 +85,20 @@ class KernelTest {
     FakeBuffer x = new FakeBuffer(1, 8);
     kernel.launch(GRID, x, x);
     assertThat(x.story())
-        .containsExactly("acquire READ", "acquire WRITE", "recorded READ 1", "recorded WRITE 1");
+        .containsExactly("acquire WRITE", "acquire READ", "recorded READ 1", "recorded WRITE 1");
+  }
+
+  @Test
+  void operandsAreAcquiredInTheirOwnOrderAndPassedInTheArguments() {
+    Kernel kernel = world.kernel("axpy", in(F64), inOut(F64));
+    List<String> order = new ArrayList<>();
+    FakeBuffer high = new FakeBuffer(9, 8).onAcquire(stream -> order.add("high"));
+    FakeBuffer low = new FakeBuffer(3, 8).onAcquire(stream -> order.add("low"));
+    world.context.stream();
+    world.driver.forgetCalls();
+    kernel.launch(GRID, high, low);
+    assertThat(order).containsExactly("low", "high");
+    assertThat(world.driver.calls()).containsExactly("axpy(@9:8, @3:8)");
   }
 
   @Test
