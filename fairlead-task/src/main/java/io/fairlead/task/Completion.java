@@ -66,8 +66,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <p><b>Lock order.</b> No locks. Callbacks run under none.
  *
- * <p><b>Waiting</b> comes in the three {@link WaitMode}s. NONBLOCKING escalates: look, spin for
- * about a microsecond, park. A thread of an {@link Owner} that waits goes on polling that owner's
+ * <p><b>Waiting</b> comes in the three {@link WaitMode}s. NONBLOCKING escalates: look, spin for at
+ * most a microsecond, park. A thread of an {@link Owner} that waits goes on polling that owner's
  * sources meanwhile, since nobody else does.
  *
  * @param <T> the type of the value
@@ -86,8 +86,11 @@ public final class Completion<T extends @Nullable Object> {
     CANCELLED
   }
 
-  /** Looks before parking, with a pause between: about 1 µs, a fraction of park plus unpark. */
+  /** Looks of a platform thread before it parks: about 1 µs, a fraction of park plus unpark. */
   private static final int SPINS_BEFORE_PARK = 24;
+
+  /** Looks of a virtual thread: its park is cheap, and its carrier may be who completes this. */
+  private static final int SPINS_BEFORE_PARK_VIRTUAL = 2;
 
   /** SPIN: looks between two looks at the clock and the interrupt status. */
   private static final int SPINS_PER_CHECK = 32;
@@ -622,7 +625,8 @@ public final class Completion<T extends @Nullable Object> {
   }
 
   private Object park(Wait wait) {
-    for (int i = 0; i < SPINS_BEFORE_PARK; i++) {
+    int spins = Thread.currentThread().isVirtual() ? SPINS_BEFORE_PARK_VIRTUAL : SPINS_BEFORE_PARK;
+    for (int i = 0; i < spins; i++) {
       Object seen = look();
       if (isOutcome(seen)) {
         return Objects.requireNonNull(seen);

@@ -311,6 +311,11 @@ public final class Owner implements AutoCloseable {
     }
   }
 
+  /** Wakes the thread whatever the bell says. For tests that have made it lose a wake. */
+  void ringForced() {
+    LockSupport.unpark(thread);
+  }
+
   /**
    * Takes no more commands, does what is queued, releases what was retired, ends the thread. Waits
    * for that, uninterruptibly; on the owner's own thread it returns at once and the thread ends

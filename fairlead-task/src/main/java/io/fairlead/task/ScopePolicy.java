@@ -2,7 +2,10 @@ package io.fairlead.task;
 
 /** What a scope makes of its children's outcomes. */
 public enum ScopePolicy {
-  /** All must succeed: the first failure cancels the rest and is thrown by join. */
+  /**
+   * All must succeed: the first child that fails, or is cancelled by itself, cancels the rest and
+   * join throws.
+   */
   ALL_SUCCEED,
   /** One success is enough: it cancels the rest. If all fail, join throws the first failure. */
   FIRST_SUCCESS,

@@ -430,7 +430,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     switch (options.policy()) {
       case ALL_SUCCEED -> {
         // compare-and-set: of failures that come together one is the first, and cancels the rest
-        if (fork.state() == Fork.State.FAILED && FIRST.compareAndSet(this, null, fork)) {
+        if (isMissing(fork) && FIRST.compareAndSet(this, null, fork)) {
           cancel(fork.failure());
         }
       }
@@ -441,6 +441,16 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       }
       case COLLECT -> {}
     }
+  }
+
+  /** Whether its result will be missing for a reason of its own, not because the scope gave up. */
+  private boolean isMissing(Fork<T> fork) {
+    return switch (fork.state()) {
+      case FAILED -> true;
+      // the scope's canceller writes cancelled before it cancels the children
+      case CANCELLED -> cancelled == null;
+      case SUCCEEDED, RUNNING -> false;
+    };
   }
 
   private void awaitChildren(boolean obeys) {

@@ -4,6 +4,37 @@
  * <p>Receives the work of the caller, as task bodies, and the poll sources of devices and
  * transports. Hands each body a task to run in, and each waiter the completion of what it waits
  * for.
+ *
+ * <pre>
+ * noun         | what it is                                  | its state machine and table
+ * Task         | identity, cancellation, attachments         | class comment of Task
+ * TaskScope    | the bracket around children                 | TaskScope, Fork
+ * Completion   | the outcome of something that goes on       | Completion
+ * Owner        | one thread that owns what one thread may touch | Owner, CommandQueue, Retired
+ * Gate         | who may enter an engine, as one table       | Gate
+ * Engine       | a library of the user's behind a rule       | Engine
+ * TaskRuntime  | makes all of these and ends them            | TaskRuntime
+ * </pre>
+ *
+ * <p><b>Lock order</b>, outermost first: an engine slot's {@code making} → a gate's {@code lock} →
+ * an engine's {@code pool}. A key's {@code rootLock} is taken before all of them, since it is held
+ * while the key makes ROOT's value. Everything else is lock-free; callbacks, hooks, commands,
+ * releases and polls run under no lock of this package, but for a body under its own gate's.
+ *
+ * <p><b>Which thread runs what</b>
+ *
+ * <pre>
+ * body of a fork           | a virtual thread of its own; the owner's thread if it is Bound
+ * body of enter            | the calling thread
+ * body of a shifted call   | the owner's thread, as the caller's task, which waits meanwhile
+ * callback of a completion | whoever settles it, or whoever registers it after that
+ * fork and join hooks      | the task that forks and joins
+ * end hook                 | the task that ends, while it still is current
+ * poll, release, command   | the owner's thread
+ * </pre>
+ *
+ * <p><b>Waiting</b> is refused where it would hang or break a rule: in a callback on a thread that
+ * polls, and on a virtual thread inside a call that has a context current.
  */
 @NullMarked
 package io.fairlead.task;

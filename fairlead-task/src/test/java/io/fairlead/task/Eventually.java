@@ -32,6 +32,13 @@ final class Eventually {
     return true;
   }
 
+  /** Parks the caller until another thread has run: a task gives up its thread here. */
+  static void suspend() {
+    Completion.Source<Boolean> source = Completion.source();
+    Thread.ofVirtual().start(() -> source.complete(true));
+    source.completion().await();
+  }
+
   static void waits(Thread thread) {
     holds(
         thread + " waits",

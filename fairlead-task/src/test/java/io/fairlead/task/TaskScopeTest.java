@@ -96,6 +96,18 @@ class TaskScopeTest {
   }
 
   @Test
+  void aChildThatWasCancelledByItselfIsMissingFromAllSucceed() {
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      scope.fork(() -> 1);
+      Fork<Integer> given = scope.fork(TaskScopeTest::forever);
+      given.task().cancel(new IOException("not this one"));
+      assertThatExceptionOfType(TaskCancelledException.class)
+          .isThrownBy(scope::join)
+          .withMessageContaining("not this one");
+    }
+  }
+
+  @Test
   void checkedFailuresAreWrappedAndErrorsAreNot() {
     IOException checked = new IOException("disk");
     try (TaskScope<Integer> scope = runtime.scope()) {

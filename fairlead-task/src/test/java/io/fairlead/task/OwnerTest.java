@@ -1,0 +1,465 @@
+package io.fairlead.task;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatExceptionOfType;
+import static org.assertj.core.api.Assertions.assertThatIllegalArgumentException;
+import static org.assertj.core.api.Assertions.assertThatIllegalStateException;
+
+import io.fairlead.fault.EngineException;
+import io.fairlead.fault.Mutant;
+import io.fairlead.fault.TaskCancelledException;
+import io.fairlead.fault.TaskFailedException;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(60)
+class OwnerTest {
+  private TaskRuntime runtime;
+
+  @BeforeEach
+  void open() {
+    runtime = TaskRuntime.open(TaskConfig.DEFAULT.ownerQueue(4));
+  }
+
+  @AfterEach
+  void close() {
+    runtime.close();
+    assertThat(Thread.interrupted()).as("no interrupt is left behind").isFalse();
+  }
+
+  @Test
+  void runsCommandsInOrderOnItsThread() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    List<String> seen = new CopyOnWriteArrayList<>();
+    for (int i = 0; i < 4; i++) {
+      String value = "c" + i;
+      owner.submit(() -> seen.add(value + Thread.currentThread().getName()));
+    }
+    owner.close();
+    assertThat(seen)
+        .containsExactly("c0fairlead-o", "c1fairlead-o", "c2fairlead-o", "c3fairlead-o");
+    assertThat(owner.isOwnerThread()).isFalse();
+  }
+
+  @Test
+  void aFullQueueRefusesAndCounts() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    CountDownLatch hold = hold(owner);
+    for (int i = 0; i < 4; i++) {
+      assertThat(owner.trySubmit(() -> {})).isTrue();
+    }
+    assertThat(owner.trySubmit(() -> {})).isFalse();
+    assertThat(owner.refused()).isEqualTo(1);
+    assertThat(owner.queued()).isEqualTo(4);
+    assertThat(owner.tryCall(() -> 1).cause())
+        .isInstanceOf(EngineException.class)
+        .hasMessageContaining("queue is full");
+    hold.countDown();
+  }
+
+  @Test
+  void callsWaitForRoomAndAllAreMade() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    CountDownLatch hold = hold(owner);
+    AtomicInteger ran = new AtomicInteger();
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      for (int i = 0; i < 500; i++) {
+        scope.fork(() -> owner.call(ran::incrementAndGet).await());
+      }
+      Eventually.holds("the queue is full", () -> owner.queued() == 4);
+      hold.countDown();
+      assertThat(scope.join()).hasSize(500);
+    }
+    assertThat(ran).hasValue(500);
+  }
+
+  @Test
+  void aCancelledCallerStopsWaitingForRoomAndLosesNobodysWake() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    CountDownLatch hold = hold(owner);
+    for (int i = 0; i < 4; i++) {
+      owner.trySubmit(() -> {});
+    }
+    AtomicInteger ran = new AtomicInteger();
+    try (TaskScope<Integer> scope = runtime.scope(ScopeOptions.of(ScopePolicy.COLLECT))) {
+      List<Fork<Integer>> forks = new ArrayList<>();
+      for (int i = 0; i < 200; i++) {
+        forks.add(scope.fork(() -> owner.call(ran::incrementAndGet).await()));
+      }
+      for (int i = 0; i < 200; i += 2) {
+        forks.get(i).task().cancel(null);
+      }
+      hold.countDown();
+      scope.join();
+      for (int i = 1; i < 200; i += 2) {
+        assertThat(forks.get(i).state()).isEqualTo(Fork.State.SUCCEEDED);
+      }
+    }
+    assertThat(ran.get()).isGreaterThanOrEqualTo(100);
+  }
+
+  @Test
+  void callGivesValuesAndFailuresAndRunsInATask() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    assertThat(owner.call(() -> Role.current() + Task.current().name()).await())
+        .isEqualTo("OWNERcall-o");
+    IOException cause = new IOException();
+    Completion<Integer> failed =
+        owner.call(
+            () -> {
+              throw cause;
+            });
+    assertThatExceptionOfType(TaskFailedException.class).isThrownBy(failed::await).withCause(cause);
+    // inline on its own thread: else it would wait for itself
+    assertThat(owner.call(() -> owner.call(() -> 7).getNow()).await()).isEqualTo(7);
+  }
+
+  @Test
+  void aCancelledCallDoesNotBegin() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    CountDownLatch hold = hold(owner);
+    AtomicBoolean ran = new AtomicBoolean();
+    Completion<Integer> call =
+        owner.call(
+            () -> {
+              ran.set(true);
+              return 1;
+            });
+    assertThat(call.cancel()).isTrue();
+    hold.countDown();
+    owner.close();
+    assertThat(ran).isFalse();
+    assertThatExceptionOfType(TaskCancelledException.class).isThrownBy(call::await);
+  }
+
+  @Test
+  void cancellingACallReachesItsBody() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    CountDownLatch began = new CountDownLatch(1);
+    AtomicReference<Throwable> seen = new AtomicReference<>();
+    Completion<Integer> call =
+        owner.call(
+            () -> {
+              began.countDown();
+              try {
+                return Completion.<Integer>source().completion().await();
+              } catch (TaskCancelledException e) {
+                seen.set(e);
+                throw e;
+              }
+            });
+    TaskScopeTest.awaitQuietly(began);
+    call.cancel();
+    assertThat(owner.call(() -> 1).await()).as("the owner goes on").isEqualTo(1);
+    assertThat(seen.get()).isInstanceOf(TaskCancelledException.class);
+  }
+
+  @Test
+  void aThrowingCommandDoesNotEndIt() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    owner.trySubmit(
+        () -> {
+          throw new IllegalArgumentException("a bad command, on purpose");
+        });
+    owner.trySubmit(() -> Thread.currentThread().interrupt());
+    owner.addSource(
+        new PollSource() {
+          private boolean thrown;
+
+          @Override
+          public int poll() {
+            if (!thrown) {
+              thrown = true;
+              throw new IllegalArgumentException("a bad source, on purpose");
+            }
+            return 0;
+          }
+
+          @Override
+          public boolean hasPending() {
+            return false;
+          }
+        });
+    assertThat(owner.call(() -> Thread.currentThread().isInterrupted()).await()).isFalse();
+  }
+
+  // --- closing
+
+  @Test
+  void closeDoesWhatIsQueuedAndThenTakesNothing() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    CountDownLatch hold = hold(owner);
+    AtomicInteger ran = new AtomicInteger();
+    List<Completion<Integer>> calls = new ArrayList<>();
+    for (int i = 0; i < 4; i++) {
+      calls.add(owner.call(ran::incrementAndGet));
+    }
+    Thread closer = Thread.ofVirtual().start(owner::close);
+    Eventually.waits(closer);
+    hold.countDown();
+    for (Completion<Integer> call : calls) {
+      assertThat(call.await()).isBetween(1, 4);
+    }
+    Eventually.holds("closed", () -> !closer.isAlive());
+    owner.close();
+    assertThatIllegalStateException()
+        .isThrownBy(() -> owner.trySubmit(() -> {}))
+        .withMessageContaining("'o' is closed");
+    assertThatIllegalStateException().isThrownBy(() -> owner.call(() -> 1));
+  }
+
+  @Test
+  void closeFailsThoseThatWaitForRoom() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    CountDownLatch hold = hold(owner);
+    for (int i = 0; i < 4; i++) {
+      owner.trySubmit(() -> {});
+    }
+    try (TaskScope<Integer> scope = runtime.scope(ScopeOptions.of(ScopePolicy.COLLECT))) {
+      List<Fork<Integer>> forks = new ArrayList<>();
+      List<Thread> threads = new CopyOnWriteArrayList<>();
+      for (int i = 0; i < 20; i++) {
+        forks.add(
+            scope.fork(
+                () -> {
+                  threads.add(Thread.currentThread());
+                  return owner.call(() -> 1).await();
+                }));
+      }
+      Eventually.holds("all wait", () -> threads.size() == 20);
+      threads.forEach(Eventually::waits);
+      Thread closer = Thread.ofVirtual().start(owner::close);
+      Eventually.waits(closer);
+      hold.countDown();
+      assertThat(scope.join()).as("none is left hanging").hasSizeBetween(0, 20);
+      assertThat(forks)
+          .allMatch(
+              f ->
+                  f.state() == Fork.State.SUCCEEDED
+                      || f.failure() instanceof IllegalStateException);
+      Eventually.holds("closed", () -> !closer.isAlive());
+    }
+  }
+
+  @Test
+  void mayCloseItself() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    owner.trySubmit(owner::close);
+    owner.close();
+    assertThat(owner.ended().isDone()).isTrue();
+  }
+
+  // --- retiring
+
+  private static final class Node extends Retired {
+    final AtomicInteger released = new AtomicInteger();
+    final List<Node> log;
+
+    Node(List<Node> log) {
+      this.log = log;
+    }
+
+    @Override
+    protected void release() {
+      released.incrementAndGet();
+      log.add(this);
+    }
+  }
+
+  @Test
+  void releasesWhatIsRetiredOnceAndInOrder() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    CountDownLatch hold = hold(owner);
+    List<Node> log = new CopyOnWriteArrayList<>();
+    List<Node> nodes = new ArrayList<>();
+    for (int i = 0; i < 1_000; i++) {
+      Node node = new Node(log);
+      nodes.add(node);
+      owner.retire(node);
+      owner.retire(node);
+    }
+    hold.countDown();
+    owner.close();
+    assertThat(log).isEqualTo(nodes);
+    assertThat(nodes).allMatch(n -> n.released.get() == 1);
+    owner.retire(new Node(log));
+    assertThat(owner.retiredLate()).isEqualTo(1);
+    assertThat(log).hasSize(1_000);
+  }
+
+  @Test
+  void aThrowingReleaseDoesNotStopTheOthers() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    owner.retire(
+        new Retired() {
+          @Override
+          protected void release() {
+            throw new IllegalArgumentException("a bad release, on purpose");
+          }
+        });
+    Node node = new Node(new CopyOnWriteArrayList<>());
+    owner.retire(node);
+    Eventually.holds("released", () -> node.released.get() == 1);
+  }
+
+  // --- polling and the doorbell
+
+  @Test
+  void pollsItsSourcesUntilTheyAreRemoved() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    AtomicInteger polls = new AtomicInteger();
+    PollSource source =
+        () -> {
+          assertThat(owner.isOwnerThread()).isTrue();
+          polls.incrementAndGet();
+          return 0;
+        };
+    owner.addSource(source);
+    Eventually.holds("polled, also after long idleness", () -> polls.get() > 1_000);
+    owner.removeSource(source);
+    owner.call(() -> 1).await();
+    int after = polls.get();
+    assertThat(owner.call(() -> 2).await()).isEqualTo(2);
+    assertThat(polls.get()).isEqualTo(after);
+  }
+
+  @Test
+  void sleepsWhileNothingIsPendingAndWakesByTheBell() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    AtomicBoolean pending = new AtomicBoolean();
+    AtomicInteger found = new AtomicInteger();
+    AtomicReference<Thread> thread = new AtomicReference<>();
+    owner.addSource(
+        new PollSource() {
+          @Override
+          public int poll() {
+            thread.set(Thread.currentThread());
+            return pending.getAndSet(false) ? found.incrementAndGet() : 0;
+          }
+
+          @Override
+          public boolean hasPending() {
+            return pending.get();
+          }
+        });
+    for (int i = 1; i <= 5; i++) {
+      Eventually.holds("polled", () -> thread.get() != null);
+      Eventually.holds(
+          "sleeps without a time limit", () -> thread.get().getState() == Thread.State.WAITING);
+      pending.set(true);
+      owner.ring();
+      int expected = i;
+      Eventually.holds("found", () -> found.get() == expected);
+    }
+  }
+
+  @Test
+  void anOwnerThatWaitsPollsItsOwnSources() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    Completion.Source<Integer> source = Completion.source();
+    AtomicBoolean waiting = new AtomicBoolean();
+    owner.addSource(() -> waiting.get() && source.complete(5) ? 1 : 0);
+    int value =
+        owner
+            .call(
+                () -> {
+                  waiting.set(true);
+                  return source.completion().await();
+                })
+            .await();
+    assertThat(value).isEqualTo(5);
+  }
+
+  @Test
+  void noWakeIsLost() {
+    assertThat(findsLostWake(20_000, Duration.ofSeconds(20))).isFalse();
+  }
+
+  @Test
+  void theTestAboveFindsALostWake() {
+    try (Mutant.Handle _ = Mutant.enable("owner.no-look-before-park")) {
+      assertThat(findsLostWake(Integer.MAX_VALUE, Duration.ofSeconds(50))).isTrue();
+    }
+  }
+
+  /**
+   * Ping-pong with an owner that parks as soon as it is idle, so many times or so long. True once
+   * the owner sleeps without a time limit while a command lies in its queue, and does not wake.
+   */
+  private static boolean findsLostWake(int count, Duration bound) {
+    TaskConfig eager = new TaskConfig(WaitMode.SPIN, 4, 0, 0, 1_000);
+    long end = System.nanoTime() + bound.toNanos();
+    try (TaskRuntime own = TaskRuntime.open(eager)) {
+      Owner owner = own.owner("eager", Role.OWNER);
+      Thread thread = owner.call(Thread::currentThread).await();
+      AtomicInteger done = new AtomicInteger();
+      try {
+        for (int i = 1; i <= count && System.nanoTime() - end < 0; i++) {
+          int expected = i;
+          owner.trySubmit(done::incrementAndGet);
+          if (!comes(() -> done.get() == expected) && asleep(owner, thread)) {
+            return true;
+          }
+        }
+        return false;
+      } finally {
+        endForced(owner);
+      }
+    }
+  }
+
+  private static boolean comes(java.util.function.BooleanSupplier condition) {
+    for (int i = 0; i < 1_000_000; i++) { // some 10 ms at least: far more than a hand-over
+      if (condition.getAsBoolean()) {
+        return true;
+      }
+      Thread.onSpinWait();
+    }
+    return Eventually.holdsWithin(Duration.ofMillis(300), condition);
+  }
+
+  private static boolean asleep(Owner owner, Thread thread) {
+    return owner.queued() > 0 && thread.getState() == Thread.State.WAITING;
+  }
+
+  /** A lost wake leaves the owner asleep: unpark it until it has ended. */
+  private static void endForced(Owner owner) {
+    Thread closer = Thread.ofVirtual().start(owner::close);
+    Eventually.holds(
+        "closed",
+        () -> {
+          owner.ringForced();
+          return !closer.isAlive();
+        });
+  }
+
+  @Test
+  void anOwnersRoleIsOneOfThree() {
+    assertThatIllegalArgumentException()
+        .isThrownBy(() -> runtime.owner("o", Role.CLEANER))
+        .withMessageContaining("DEVICE_MANAGER");
+  }
+
+  private static CountDownLatch hold(Owner owner) {
+    CountDownLatch hold = new CountDownLatch(1);
+    CountDownLatch held = new CountDownLatch(1);
+    owner.trySubmit(
+        () -> {
+          held.countDown();
+          TaskScopeTest.awaitQuietly(hold);
+        });
+    TaskScopeTest.awaitQuietly(held);
+    return hold;
+  }
+}

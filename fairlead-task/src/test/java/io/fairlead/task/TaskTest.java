@@ -1,0 +1,248 @@
+package io.fairlead.task;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatExceptionOfType;
+import static org.assertj.core.api.Assertions.assertThatIllegalArgumentException;
+import static org.assertj.core.api.Assertions.assertThatIllegalStateException;
+
+import io.fairlead.fault.TaskCancelledException;
+import io.fairlead.fault.TaskFailedException;
+import io.fairlead.fault.TaskInterruptedException;
+import java.io.IOException;
+import java.util.Properties;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(60)
+class TaskTest {
+  private TaskRuntime runtime;
+
+  @BeforeEach
+  void open() {
+    runtime = TaskRuntime.open(TaskConfig.DEFAULT);
+  }
+
+  @AfterEach
+  void close() {
+    runtime.close();
+    assertThat(Thread.interrupted()).as("no interrupt is left behind").isFalse();
+  }
+
+  @Test
+  void unenteredThreadsAreRoot() {
+    assertThat(Task.current()).isSameAs(runtime.root());
+    assertThat(Task.current().isRoot()).isTrue();
+    assertThat(Task.current().parent()).isNull();
+    assertThatIllegalStateException().isThrownBy(() -> runtime.root().cancel(null));
+    assertThatIllegalStateException().isThrownBy(() -> runtime.root().interrupt());
+  }
+
+  @Test
+  void anEnteredThreadIsATaskForTheBody() {
+    Task inside =
+        runtime.enter(
+            "guest",
+            5,
+            () -> {
+              Task task = Task.current();
+              assertThat(task.name()).isEqualTo("guest");
+              assertThat(task.priority()).isEqualTo(5);
+              assertThat(task.isRoot()).isFalse();
+              assertThat(task.parent()).isSameAs(runtime.root());
+              assertThat(task.waitMode()).isEqualTo(WaitMode.NONBLOCKING);
+              assertThat(task.placement()).isEqualTo(Placement.FREE);
+              return task;
+            });
+    assertThat(Task.current()).isSameAs(runtime.root());
+    assertThat(inside.toString()).contains("guest");
+  }
+
+  @Test
+  void enteringAgainIsAChild() {
+    runtime.<Void>enter(
+        "outer",
+        0,
+        () -> {
+          Task outer = Task.current();
+          runtime.<Void>enter(
+              "inner",
+              0,
+              () -> {
+                assertThat(Task.current().parent()).isSameAs(outer);
+                return null;
+              });
+          assertThat(Task.current()).isSameAs(outer);
+          return null;
+        });
+  }
+
+  @Test
+  void enterThrowsWhatTheBodyThrows() {
+    assertThatIllegalArgumentException()
+        .isThrownBy(
+            () ->
+                runtime.enter(
+                    "t",
+                    0,
+                    () -> {
+                      throw new IllegalArgumentException("as it is");
+                    }))
+        .withMessage("as it is");
+    IOException checked = new IOException();
+    assertThatExceptionOfType(TaskFailedException.class)
+        .isThrownBy(
+            () ->
+                runtime.enter(
+                    "t",
+                    0,
+                    () -> {
+                      throw checked;
+                    }))
+        .withCause(checked);
+  }
+
+  @Test
+  void anInterruptReachesTheTaskItIsFor() {
+    AtomicReference<Task> task = new AtomicReference<>();
+    try (TaskScope<Boolean> scope = runtime.scope()) {
+      scope.fork(
+          () -> {
+            task.set(Task.current());
+            try {
+              Completion.source().completion().await();
+              return false;
+            } catch (TaskInterruptedException e) {
+              boolean stays = Task.current().isInterrupted();
+              boolean cleared = Task.interrupted();
+              return stays
+                  && cleared
+                  && !Task.current().isInterrupted()
+                  && !Thread.currentThread().isInterrupted();
+            }
+          });
+      Eventually.holds("it runs", () -> task.get() != null);
+      task.get().interrupt();
+      assertThat(scope.join()).containsExactly(true);
+    }
+  }
+
+  @Test
+  void anInterruptOfAnEnteredThreadIsAnInterruptOfItsTask() {
+    runtime.<Void>enter(
+        "t",
+        0,
+        () -> {
+          Thread.currentThread().interrupt();
+          assertThat(Task.current().isInterrupted()).isTrue();
+          assertThatExceptionOfType(TaskInterruptedException.class)
+              .isThrownBy(Task.current()::checkCancelled);
+          assertThat(Task.interrupted()).isTrue();
+          Task.current().checkCancelled();
+          return null;
+        });
+  }
+
+  @Test
+  void aCancelledEnterLeavesNoInterruptOnTheGuestsThread() {
+    AtomicReference<Task> task = new AtomicReference<>();
+    Thread canceller =
+        new Thread(
+            () -> {
+              Eventually.holds("entered", () -> task.get() != null);
+              task.get().cancel(new IOException("enough"));
+            });
+    canceller.start();
+    assertThatExceptionOfType(TaskCancelledException.class)
+        .isThrownBy(
+            () ->
+                runtime.enter(
+                    "t",
+                    0,
+                    () -> {
+                      task.set(Task.current());
+                      return Completion.source().completion().await();
+                    }))
+        .withMessageContaining("enough");
+    assertThat(Thread.currentThread().isInterrupted()).isFalse();
+  }
+
+  @Test
+  void checkCancelledSaysWhy() {
+    runtime.<Void>enter(
+        "t",
+        0,
+        () -> {
+          Task.current().checkCancelled();
+          IOException why = new IOException("why");
+          Task.current().cancel(why);
+          Task.current().cancel(new IOException("too late"));
+          assertThatExceptionOfType(TaskCancelledException.class)
+              .isThrownBy(Task.current()::checkCancelled)
+              .withCause(why);
+          return null;
+        });
+  }
+
+  @Test
+  void rootWaitsAsTheRuntimeOpenedLast() {
+    try (TaskRuntime spinning = TaskRuntime.open(TaskConfig.DEFAULT.waitMode(WaitMode.SPIN))) {
+      assertThat(spinning.root().waitMode()).isEqualTo(WaitMode.SPIN);
+      assertThat(spinning.<WaitMode>enter("t", 0, () -> Task.current().waitMode()))
+          .isEqualTo(WaitMode.SPIN);
+    }
+    assertThat(runtime.root().waitMode()).isEqualTo(WaitMode.NONBLOCKING);
+  }
+
+  @Test
+  void aClosedRuntimeTakesNothing() {
+    TaskRuntime closed = TaskRuntime.open(TaskConfig.DEFAULT);
+    Owner owner = closed.owner("o", Role.OWNER);
+    closed.close();
+    closed.close();
+    assertThat(owner.ended().isDone()).isTrue();
+    assertThatIllegalStateException().isThrownBy(closed::scope);
+    assertThatIllegalStateException().isThrownBy(() -> closed.enter("t", 0, () -> 1));
+    assertThatIllegalStateException().isThrownBy(() -> closed.register(() -> 0));
+    assertThatIllegalStateException().isThrownBy(() -> closed.owner("o", Role.OWNER));
+    assertThatIllegalStateException()
+        .isThrownBy(() -> closed.engine("e", ThreadRule.ANY_THREAD, () -> 1, EngineLimits.of(1)));
+  }
+
+  @Test
+  void configurationNamesWhatIsWrong() {
+    Properties properties = new Properties();
+    assertThat(TaskConfig.from(properties)).isEqualTo(TaskConfig.DEFAULT);
+    properties.setProperty("fairlead.sync", "Spin");
+    assertThat(TaskConfig.from(properties).waitMode()).isEqualTo(WaitMode.SPIN);
+    properties.setProperty("fairlead.sync", "sleepy");
+    assertThatIllegalArgumentException()
+        .isThrownBy(() -> TaskConfig.from(properties))
+        .withMessage(
+            "property fairlead.sync: wait mode 'sleepy': use nonblocking, blocking or spin");
+    assertThatIllegalArgumentException()
+        .isThrownBy(() -> TaskConfig.DEFAULT.ownerQueue(3))
+        .withMessageContaining("a power of two");
+    assertThatIllegalArgumentException().isThrownBy(() -> TaskConfig.DEFAULT.pollParkNanosMax(1));
+  }
+
+  @Test
+  void unregisteredSourcesAreNotPolledAnyMore() {
+    java.util.concurrent.atomic.AtomicInteger polls =
+        new java.util.concurrent.atomic.AtomicInteger();
+    PollSource source = () -> polls.incrementAndGet() > 0 ? 0 : 1;
+    runtime.register(source);
+    Eventually.holds("polled", () -> polls.get() > 10);
+    runtime.unregister(source);
+    Completion.Source<Integer> round = Completion.source();
+    runtime.register(() -> round.complete(1) ? 1 : 0); // a later round has begun
+    round.completion().await();
+    int after = polls.get();
+    Completion.Source<Integer> next = Completion.source();
+    runtime.register(() -> next.complete(1) ? 1 : 0);
+    next.completion().await();
+    assertThat(polls.get()).isBetween(after, after + 1);
+  }
+}
