@@ -259,6 +259,11 @@ final class Budget {
     return waiting > 0;
   }
 
+  /** How many requests wait now. */
+  int waitingCount() {
+    return waiting;
+  }
+
   /** Whether every byte in the way of a request is held by the account that asks. */
   boolean heldOnlyBy(Account account) {
     lock.lock();

@@ -154,7 +154,7 @@ public final class Device implements AutoCloseable {
   private Storage allocateStorage(long bytes) {
     DeviceStream stream = context.stream();
     String site = site();
-    Charge charge = charge(Sizes.rounded(bytes), site);
+    Charge charge = charge(bytes, site);
     long[] address = new long[1];
     long sequence;
     try {
@@ -167,18 +167,19 @@ public final class Device implements AutoCloseable {
   }
 
   private Charge charge(long bytes, String site) {
-    if (bytes > budget.limit()) {
+    long rounded = Sizes.rounded(bytes);
+    if (rounded > budget.limit()) {
       throw outOfMemory(bytes, site, "it can never fit", null);
     }
     Account account = account();
-    Budget.Request request = budget.charge(account, bytes);
+    Budget.Request request = budget.charge(account, rounded);
     if (request.source != null) {
-      awaitRoom(request, account, site);
+      awaitRoom(request, account, bytes, site);
     }
     return Waiting.granted(request);
   }
 
-  private void awaitRoom(Budget.Request request, Account account, String site) {
+  private void awaitRoom(Budget.Request request, Account account, long bytes, String site) {
     long start = System.nanoTime();
     long limit = config.waitNanos();
     while (true) {
@@ -197,7 +198,7 @@ public final class Device implements AutoCloseable {
             stillAlone
                 ? "the task itself holds all of it, so waiting does not help"
                 : "nothing came back within " + config.waitNanos() / 1_000_000 + " ms";
-        throw outOfMemory(request.bytes, site, why, null);
+        throw outOfMemory(bytes, site, why, null);
       }
       return;
     }
@@ -243,7 +244,7 @@ public final class Device implements AutoCloseable {
     Budget.Request request = budget.admit(account, Sizes.rounded(bytes), true);
     if (request.source != null) {
       if (request.continues) {
-        awaitRoom(request, account, site());
+        awaitRoom(request, account, bytes, site());
       } else {
         Waiting.await(budget, reclaimer, request);
       }
@@ -310,6 +311,10 @@ public final class Device implements AutoCloseable {
   public MemoryStats memory() {
     reclaimer.sweep();
     return budget.stats();
+  }
+
+  Budget budget() {
+    return budget;
   }
 
   Transfers transfers() {

@@ -74,6 +74,11 @@ public record MemoryConfig(
         limitBytes, wait.toNanos(), graceNanos, chunkBytes, creationSites, leakListener);
   }
 
+  public MemoryConfig withGrace(Duration grace) {
+    return new MemoryConfig(
+        limitBytes, waitNanos, grace.toNanos(), chunkBytes, creationSites, leakListener);
+  }
+
   public MemoryConfig withChunk(long bytes) {
     return new MemoryConfig(limitBytes, waitNanos, graceNanos, bytes, creationSites, leakListener);
   }
