@@ -6,5 +6,7 @@ module io.fairlead.runtime {
   requires transitive io.fairlead.comm;
   requires static org.jspecify;
 
-// exports io.fairlead.runtime; // with its first class: javac refuses an empty package
+  exports io.fairlead.runtime;
+
+  uses io.fairlead.device.spi.DriverProvider;
 }

@@ -1,0 +1,304 @@
+package io.fairlead.runtime;
+
+import io.fairlead.comm.Comm;
+import io.fairlead.comm.CommConfig;
+import io.fairlead.comm.InProcess;
+import io.fairlead.device.DeviceContext;
+import io.fairlead.device.spi.Driver;
+import io.fairlead.memory.Device;
+import io.fairlead.task.Engine;
+import io.fairlead.task.EngineFactory;
+import io.fairlead.task.EngineLimits;
+import io.fairlead.task.ForkOptions;
+import io.fairlead.task.Owner;
+import io.fairlead.task.Placement;
+import io.fairlead.task.Role;
+import io.fairlead.task.ScopeOptions;
+import io.fairlead.task.TaskBody;
+import io.fairlead.task.TaskRuntime;
+import io.fairlead.task.TaskScope;
+import io.fairlead.task.ThreadRule;
+import io.fairlead.task.WaitMode;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicReference;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The front door: tasks, devices and ranks, opened together and closed in order.
+ *
+ * <pre>
+ * OPEN --close()--> CLOSING (nothing new begins) --> CLOSED
+ * </pre>
+ *
+ * Everything is initialised in {@link #open}: a virtual thread must never be the first to run a
+ * static initialiser of the runtime, since it could not leave its carrier inside.
+ *
+ * <p><b>Threads.</b> Any, for every method. Code that does not run in a scope's task and was not
+ * {@link #enter entered} counts as the root task: it may use everything, shares one stream for each
+ * device, and blocks its own thread when it waits.
+ *
+ * <p><b>Ownership.</b> Closing it closes its devices and engines, and with them what is still open
+ * on them.
+ */
+public final class Fairlead implements AutoCloseable {
+
+  private enum State {
+    OPEN,
+    CLOSING,
+    CLOSED
+  }
+
+  private final FairleadConfig config;
+  private final TaskRuntime tasks;
+  private final DriverChoice choice;
+  private final List<Device> devices;
+  private final RankTraffic traffic = new RankTraffic();
+
+  /** In the order of their making; closed before the devices that their calls use. */
+  private final List<Engine<?>> engines = new CopyOnWriteArrayList<>();
+
+  /** Compare-and-set: of several closers one does it. */
+  private final AtomicReference<State> state = new AtomicReference<>(State.OPEN);
+
+  private Fairlead(
+      FairleadConfig config, TaskRuntime tasks, DriverChoice choice, List<Device> devices) {
+    this.config = config;
+    this.tasks = tasks;
+    this.choice = choice;
+    this.devices = List.copyOf(devices);
+  }
+
+  // --- opening ------------------------------------------------------------------------------
+
+  /** Opens with the {@code fairlead.*} system properties; see {@link FairleadConfig}. Blocking. */
+  public static Fairlead open() {
+    return open(FairleadConfig.fromSystem());
+  }
+
+  /**
+   * Opens a driver with all of its devices, and the threads that serve them. Blocking. If anything
+   * fails, what was opened so far is closed again.
+   *
+   * @throws DriverUnavailableException if the driver that was asked for is not there, with the
+   *     reason
+   */
+  public static Fairlead open(FairleadConfig config) {
+    Deque<AutoCloseable> opened = new ArrayDeque<>();
+    try {
+      TaskRuntime tasks = TaskRuntime.open(config.tasks());
+      opened.push(tasks);
+      DriverChoice choice = openDriver(tasks, config);
+      opened.push(choice.driver());
+      List<Device> devices = new ArrayList<>();
+      for (int ordinal = 0; ordinal < choice.driver().deviceCount(); ordinal++) {
+        Device device = openDevice(tasks, choice.driver(), ordinal, config);
+        opened.push(device);
+        devices.add(device);
+      }
+      return new Fairlead(config, tasks, choice, devices);
+    } catch (RuntimeException | Error failure) {
+      closeAll(opened, failure);
+      throw failure;
+    }
+  }
+
+  /** Providers may block in native code, which no carrier should: an owner's thread opens them. */
+  private static DriverChoice openDriver(TaskRuntime tasks, FairleadConfig config) {
+    try (Owner opener = tasks.owner("open-driver", Role.OWNER)) {
+      return opener.call(() -> DriverChoice.open(config)).await();
+    }
+  }
+
+  private static Device openDevice(
+      TaskRuntime tasks, Driver driver, int ordinal, FairleadConfig config) {
+    DeviceContext context = DeviceContext.open(tasks, driver, ordinal, config.context());
+    try {
+      return Device.open(tasks, context, config.memoryWithLimit());
+    } catch (RuntimeException | Error failure) {
+      context.close();
+      throw failure;
+    }
+  }
+
+  /** Last opened, first closed; a failure does not keep the rest open. */
+  private static void closeAll(Deque<AutoCloseable> opened, Throwable failure) {
+    for (AutoCloseable each : opened) {
+      try {
+        each.close();
+      } catch (Exception second) {
+        failure.addSuppressed(second);
+      }
+    }
+  }
+
+  // --- what there is ------------------------------------------------------------------------
+
+  public FairleadConfig config() {
+    return config;
+  }
+
+  /** The first device. */
+  public Device device() {
+    return device(0);
+  }
+
+  /**
+   * The device with this ordinal.
+   *
+   * @throws IndexOutOfBoundsException if there is none, saying how many there are
+   */
+  public Device device(int ordinal) {
+    if (ordinal < 0 || ordinal >= devices.size()) {
+      throw new IndexOutOfBoundsException(
+          "there is no device "
+              + ordinal
+              + "; driver '"
+              + choice.driver().name()
+              + "' has "
+              + devices.size());
+    }
+    return devices.get(ordinal);
+  }
+
+  public List<Device> devices() {
+    return devices;
+  }
+
+  /** The runtime underneath, for those who bring engines or transports of their own. */
+  public TaskRuntime tasks() {
+    return tasks;
+  }
+
+  // --- running things -----------------------------------------------------------------------
+
+  /** Opens a scope of tasks that ends before it closes; its first failure cancels the rest. */
+  public <T extends @Nullable Object> TaskScope<T> scope() {
+    return scope(ScopeOptions.DEFAULT);
+  }
+
+  /** As {@link #scope()}, with a name, a policy or a deadline. */
+  public <T extends @Nullable Object> TaskScope<T> scope(ScopeOptions options) {
+    requireOpen();
+    return tasks.scope(options);
+  }
+
+  /**
+   * Runs {@code body} as a task on the calling thread, which Fairlead need not have made. Waiting
+   * blocks only that thread; interrupting it interrupts the task. Unchecked exceptions of the body
+   * come out as they are.
+   */
+  public <T extends @Nullable Object> T enter(String name, int priority, TaskBody<T> body) {
+    requireOpen();
+    return tasks.enter(name, priority, body);
+  }
+
+  /**
+   * Puts a library of your own behind a rule; see {@link Engine}. Unless {@code limits} say
+   * otherwise, a call's bytes are reserved on the first device before it begins, and its instance
+   * goes back when the work that it left on its task's stream has ended.
+   */
+  public <I> Engine<I> engine(
+      String name, ThreadRule rule, EngineFactory<I> factory, EngineLimits limits) {
+    requireOpen();
+    Engine<I> engine =
+        tasks.engine(name, rule, factory, DeviceEngines.withDefaults(limits, device()));
+    engines.add(engine);
+    return engine;
+  }
+
+  /**
+   * Runs {@code body} as {@code n} ranks of this process, each with its communicator, and returns
+   * their results by rank. If one fails, the others' waits fail with its cause, and it is thrown
+   * once all have ended. Waits for them.
+   *
+   * <p>In {@link WaitMode#BLOCKING}, where a wait holds a thread, each rank runs on a platform
+   * thread of its own; otherwise on virtual ones.
+   */
+  public <T extends @Nullable Object> List<T> ranks(int n, RankBody<T> body) {
+    requireOpen();
+    if (n < 1) {
+      throw new IllegalArgumentException(n + " ranks; there must be at least 1");
+    }
+    List<Comm> comms = InProcess.ranks(tasks, n, CommConfig.DEFAULT);
+    List<Owner> threads = rankThreads(n);
+    try (TaskScope<T> scope = tasks.scope(ScopeOptions.DEFAULT.name("ranks"))) {
+      for (Comm comm : comms) {
+        scope.fork(rankOptions(comm.rank(), threads), () -> runRank(comm, body));
+      }
+      return scope.join();
+    } finally {
+      for (Comm comm : comms) {
+        traffic.add(comm.stats());
+        comm.close();
+      }
+      threads.forEach(Owner::close);
+    }
+  }
+
+  /** A rank that blocks its thread gets one: as a virtual thread it would hold a carrier. */
+  private List<Owner> rankThreads(int n) {
+    List<Owner> threads = new ArrayList<>();
+    for (int rank = 0; rank < n && config.waitMode() == WaitMode.BLOCKING; rank++) {
+      threads.add(tasks.owner("rank-" + rank, Role.OWNER));
+    }
+    return threads;
+  }
+
+  private static ForkOptions rankOptions(int rank, List<Owner> threads) {
+    ForkOptions options = ForkOptions.named("rank-" + rank);
+    return threads.isEmpty() ? options : options.placement(new Placement.Bound(threads.get(rank)));
+  }
+
+  /** A rank that fails takes its peers along: they would wait for its messages for ever. */
+  private static <T extends @Nullable Object> T runRank(Comm comm, RankBody<T> body)
+      throws Exception {
+    try {
+      return body.run(comm);
+    } catch (Exception | Error failure) {
+      comm.fail(failure);
+      throw failure;
+    }
+  }
+
+  /** What happened so far, for people: one line for each device, and one for messages. */
+  public String report() {
+    return RuntimeReport.text(config, choice, devices, traffic);
+  }
+
+  // --- closing ------------------------------------------------------------------------------
+
+  /**
+   * Ends everything in order: nothing new begins; calls in flight of engines end; work on the
+   * devices ends, and buffers that were left open are reported; then the driver, and last the
+   * owners' threads. Waits for all of it. A second close does nothing.
+   *
+   * <p>Close scopes first, as try-with-resources does by itself: a task that still runs gets {@link
+   * IllegalStateException} from its next call on a device.
+   *
+   * @throws CloseFailure if some of it failed; the rest was closed all the same
+   */
+  @Override
+  public void close() {
+    if (!state.compareAndSet(State.OPEN, State.CLOSING)) {
+      return;
+    }
+    Deque<AutoCloseable> inOrder = new ArrayDeque<>(engines);
+    inOrder.addAll(devices.reversed());
+    inOrder.add(choice.driver());
+    inOrder.add(tasks);
+    CloseFailure failures = new CloseFailure();
+    closeAll(inOrder, failures);
+    state.set(State.CLOSED);
+    failures.throwIfAny();
+  }
+
+  private void requireOpen() {
+    if (state.get() != State.OPEN) {
+      throw new IllegalStateException("this Fairlead was closed; open another one");
+    }
+  }
+}
