@@ -1,6 +1,7 @@
 package io.fairlead.device;
 
 import io.fairlead.task.Task;
+import java.util.Set;
 import java.util.stream.Collectors;
 
 /** Where a resource was made, for the report of a leak. */
@@ -8,11 +9,15 @@ final class CallSite {
   /** Callers that are named: enough to tell one user of a helper method from another. */
   private static final int FRAMES = 3;
 
+  /** What users call, which is not where they made the resource. */
+  private static final Set<String> OURS =
+      Set.of(CallSite.class.getName(), DeviceContext.class.getName(), HostBlocks.class.getName());
+
   private static final StackWalker WALKER = StackWalker.getInstance();
 
   private CallSite() {}
 
-  /** The callers outside of Fairlead's own modules, and the task. A few microseconds. */
+  /** The callers outside of Fairlead, and the task. A few microseconds. */
   static String here() {
     String frames =
         WALKER.walk(
@@ -31,8 +36,6 @@ final class CallSite {
   }
 
   private static boolean isOurs(String name) {
-    return name.startsWith("io.fairlead.device.")
-        && !name.endsWith("Test")
-        && !name.contains("Test$");
+    return OURS.contains(name) || name.startsWith("io.fairlead.memory.");
   }
 }

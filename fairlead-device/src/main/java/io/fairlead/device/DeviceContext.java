@@ -114,6 +114,29 @@ public final class DeviceContext implements AutoCloseable {
           DriverCall.ALLOC_ASYNC,
           DriverCall.FREE_ASYNC);
 
+  /** A virtual thread holds its carrier while a class is initialised, so open() does it. */
+  private static final List<Class<?>> CLASSES =
+      List.of(
+          StreamCore.class,
+          Waiters.class,
+          Waiters.Waiter.class,
+          Clock.class,
+          Checkpoint.class,
+          LaunchRing.class,
+          LaunchArguments.class,
+          TaskStreams.class,
+          TaskStreams.Lease.class,
+          StreamPool.class,
+          DriverGate.class,
+          HostBlocks.class,
+          HostBlock.class,
+          CallSite.class,
+          Mark.class,
+          Kernel.class,
+          KernelModule.class,
+          DeviceLostException.class,
+          OutOfDeviceMemoryException.class);
+
   private static final VarHandle FAILURE;
 
   static {
@@ -195,6 +218,7 @@ public final class DeviceContext implements AutoCloseable {
               + " has "
               + driver.deviceCount());
     }
+    initialiseClasses();
     Owner owner = tasks.owner("device-" + ordinal, Role.DEVICE_MANAGER);
     try {
       long context = owner.call(() -> retain(driver, ordinal)).awaitUninterruptibly();
@@ -207,6 +231,17 @@ public final class DeviceContext implements AutoCloseable {
     } catch (RuntimeException e) {
       owner.close();
       throw e;
+    }
+  }
+
+  private static void initialiseClasses() {
+    MethodHandles.Lookup lookup = MethodHandles.lookup();
+    for (Class<?> type : CLASSES) {
+      try {
+        lookup.ensureInitialized(type);
+      } catch (IllegalAccessException e) {
+        throw new IllegalStateException(type + " is not accessible to its own package", e);
+      }
     }
   }
 
@@ -569,6 +604,15 @@ public final class DeviceContext implements AutoCloseable {
     return strictestCall;
   }
 
+  /** Refuses the collector's thread: law 5, whatever object it came by. */
+  static void requireMayEnter(String operation) {
+    if (Role.current() == Role.CLEANER) {
+      throw new IllegalStateException(
+          operation
+              + " on the cleaner's thread: a cleaning action only retires a node to the owner");
+    }
+  }
+
   /** Whether the calling thread would hold up others, or itself, by waiting. */
   static boolean mustNotPark() {
     return !Role.current().mayWait();
@@ -723,7 +767,7 @@ public final class DeviceContext implements AutoCloseable {
     counters.leaks.increment();
     LOG.log(
         Level.WARNING,
-        "device " + ordinal() + ": a " + what + " was never closed; close it. Made at " + madeAt);
+        "device " + ordinal() + ": " + what + " was never closed; close it. Made at " + madeAt);
   }
 
   // --- polling --------------------------------------------------------------------------------

@@ -585,6 +585,7 @@ final class StreamCore {
 
   /** Takes the turn, with room for one more operation. Parks before the turn, never under it. */
   private void takeTurn(String operation) {
+    DeviceContext.requireMayEnter(operation);
     while (true) {
       turn.lock();
       try {

@@ -5,12 +5,14 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.fairlead.task.Completion;
+import io.fairlead.task.TaskRuntime;
 import io.fairlead.task.TaskScope;
 import java.lang.foreign.Arena;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
@@ -174,6 +176,38 @@ class StreamLifeTest {
       assertThat(world.context.stats().leaks()).isEqualTo(1);
       assertThat(world.driver.openEvents()).isZero();
     }
+  }
+
+  @Test
+  void theCleanersThreadIsRefused() throws Exception {
+    try (World world = new World(FakeDriver.strict())) {
+      DeviceStream stream = world.context.stream();
+      CompletableFuture<Throwable> onCleaner = new CompletableFuture<>();
+      registerDropped(stream, onCleaner);
+      World.until(
+          "the cleaner has tried",
+          () -> {
+            System.gc();
+            return onCleaner.isDone();
+          });
+      assertThat(onCleaner.join())
+          .isInstanceOf(IllegalStateException.class)
+          .hasMessageContaining("only retires a node");
+    }
+  }
+
+  private static void registerDropped(DeviceStream stream, CompletableFuture<Throwable> thrown) {
+    TaskRuntime.cleaner()
+        .register(
+            new Object(),
+            () -> {
+              try {
+                work(stream, "work");
+                thrown.complete(new AssertionError("not refused"));
+              } catch (IllegalStateException e) {
+                thrown.complete(e);
+              }
+            });
   }
 
   private static void drop(World world) {
