@@ -14,6 +14,9 @@ public final class LaunchArguments implements KernelArguments {
 
   private final List<Argument> arguments = new ArrayList<>();
 
+  /** No arguments yet. */
+  public LaunchArguments() {}
+
   public LaunchArguments scalar(double value) {
     arguments.add(new Argument(Double.doubleToRawLongBits(value), Double.BYTES, false));
     return this;
