@@ -307,7 +307,11 @@ public final class Device implements AutoCloseable {
     return Objects.requireNonNull(Task.current().get(accounts), "account of the task");
   }
 
-  /** The device's memory now. Does not block. */
+  /**
+   * The device's memory now. Does not block, and asks nobody: a free counts as in use until the
+   * device is known to have reached it, which is when somebody has waited for that, or for memory,
+   * or a few dozen operations later.
+   */
   public MemoryStats memory() {
     reclaimer.sweep();
     return budget.stats();
