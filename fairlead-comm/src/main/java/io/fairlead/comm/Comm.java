@@ -137,7 +137,8 @@ public final class Comm implements AutoCloseable {
    * cancelled, so does the send, with that cause, and nothing is sent.
    *
    * @param after what must be done first; null: nothing
-   * @param blobs the pieces; lent buffers become the engine's now
+   * @param blobs the pieces; lent buffers become the engine's now, and device buffers are copied
+   *     out now, in the order of the task's stream: {@code after} holds back only the message
    */
   public Completion<@Nullable Void> send(
       int peer, int tag, @Nullable Completion<?> after, Blob... blobs) {
@@ -170,20 +171,48 @@ public final class Comm implements AutoCloseable {
     return receiving.completion();
   }
 
+  /**
+   * As {@link #receive}, into device buffers, host memory, or both, in order. The data is on the
+   * device when the completion is done; work enqueued after that is ordered after it.
+   *
+   * @param into the places, at least one; all of them together must have the length of the message
+   * @throws IllegalArgumentException also for a lent buffer: those are for sending
+   */
+  public Completion<Received> receiveInto(int peer, int tag, Blob... into) {
+    MemorySegment[] segments = new MemorySegment[into.length];
+    boolean hostOnly = true;
+    for (int i = 0; i < into.length; i++) {
+      switch (into[i]) {
+        case HostBlob host -> segments[i] = HostBlob.writable(host.segment());
+        case DeviceBlob device -> hostOnly = false;
+        case LentBuffer lent ->
+            throw new IllegalArgumentException("a lent buffer is for sending: receive elsewhere");
+      }
+    }
+    if (into.length == 0) {
+      throw new IllegalArgumentException(
+          "nowhere to receive into: name the places, or call receive(peer, tag)");
+    }
+    return hostOnly
+        ? receive(peer, tag, segments)
+        : new Landed(engine, into).after(receive(peer, tag));
+  }
+
   private void dispatch(
       Request request,
       Outgoing outgoing,
       Operation operation,
-      @Nullable Completion<?> after,
+      @Nullable Completion<?> other,
       Parcel parcel) {
+    Completion<?> after = parcel.gate(other);
     if (after == null || after.state() == Completion.State.DONE) {
-      outgoing.keep(parcel.lent(), null);
+      outgoing.keep(parcel, null);
       engine.post(request, operation);
     } else if (gatedSends.reserve()) {
-      outgoing.keep(parcel.lent(), gatedSends);
+      outgoing.keep(parcel, gatedSends);
       outgoing.gated(gatedSends.add(request, operation, after));
     } else {
-      outgoing.keep(parcel.lent(), null);
+      outgoing.keep(parcel, null);
       engine.counters.refused.increment();
       request.failed(
           new TransportException(
@@ -287,7 +316,7 @@ public final class Comm implements AutoCloseable {
     checkPeer(root);
     HostBlob.shared(data);
     if (rank() != root) {
-      HostBlob.writable(new MemorySegment[] {data});
+      HostBlob.writable(data);
     }
     return new Exchanges.Broadcast(engine, channel, sequence.getAndIncrement(), root, data).begin();
   }
@@ -317,7 +346,7 @@ public final class Comm implements AutoCloseable {
   }
 
   private void checkRoom(MemorySegment mine, MemorySegment all) {
-    HostBlob.writable(new MemorySegment[] {all});
+    HostBlob.writable(all);
     if (all.byteSize() != Math.multiplyExact(mine.byteSize(), (long) size())) {
       throw new IllegalArgumentException(
           "the blocks of "
@@ -410,12 +439,16 @@ public final class Comm implements AutoCloseable {
    *
    * <p>Closing the communicator that {@link InProcess} or {@link #over} made closes its duplicates
    * and the transport too. Waits for running handlers, even if the task is cancelled; on a thread
-   * that must not wait, or in a handler, the rest is done later. Twice is harmless.
+   * that must not wait, or in a handler, the rest is done later. Twice is harmless. Close
+   * communicators before the runtime.
    */
   @Override
   public void close() {
     boolean first = closing.compareAndSet(false, true);
     CommLoop loop = engine.startedLoop();
+    if (loop != null && Role.current().mayWait()) {
+      loop.noticeEnd();
+    }
     boolean here = loop == null ? engine.way(Operation.CLOSE) == Way.INLINE : loop.isOwnThread();
     if (first && here) {
       closeInside();
@@ -443,14 +476,11 @@ public final class Comm implements AutoCloseable {
       duplicates.forEach(Comm::close);
       gatedSends.close(CommEngine.over());
       List<Undelivered> left = new ArrayList<>(inflow.close(peers));
-      engine.inside(
-          () -> {
-            left.addAll(engine.transport.closeChannel(channel));
-            if (root) {
-              engine.transport.close();
-            }
-            return true;
-          });
+      left.addAll(engine.inside(() -> engine.transport.closeChannel(channel)));
+      left.addAll(inflow.finish(peers));
+      if (root) {
+        engine.inside(this::closeTransport);
+      }
       report(left);
     } finally {
       if (root) {
@@ -458,6 +488,11 @@ public final class Comm implements AutoCloseable {
       }
       closed.complete(null);
     }
+  }
+
+  private boolean closeTransport() {
+    engine.transport.close();
+    return true;
   }
 
   private void report(List<Undelivered> left) {

@@ -46,7 +46,7 @@ final class CommEngine {
   final Allowance gates;
   final Lender lender;
   private final Allowance shifts;
-  private final TaskRuntime tasks;
+  final TaskRuntime tasks;
   private final ThreadLevel level;
   private final ReentrantLock start = new ReentrantLock();
   private final ReentrantLock turn = new ReentrantLock();

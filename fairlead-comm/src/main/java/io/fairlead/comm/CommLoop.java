@@ -1,5 +1,6 @@
 package io.fairlead.comm;
 
+import io.fairlead.task.Completion;
 import io.fairlead.task.Owner;
 import io.fairlead.task.PollSource;
 import java.util.concurrent.atomic.AtomicReference;
@@ -43,6 +44,7 @@ final class CommLoop implements PollSource {
   private final Consumer<Throwable> onFault;
   private final AtomicReference<LoopNode> newest;
   private final ReentrantLock late = new ReentrantLock();
+  private final Completion.Source<@Nullable Void> end = Completion.source();
   private LoopNode oldest;
   private boolean ending;
   private volatile boolean ended;
@@ -108,6 +110,7 @@ final class CommLoop implements PollSource {
     if (ending && node == null) {
       ended = true;
       runLate();
+      end.complete(null);
       return done;
     }
     return done + (progresses ? progress.getAsInt() : 0);
@@ -153,10 +156,33 @@ final class CommLoop implements PollSource {
     }
   }
 
-  /** Waits until the thread has ended. Only where a thread may wait, and after {@link #end}. */
+  /**
+   * Waits until the thread has ended. Only where a thread may wait, and once {@link #end} is called
+   * or queued: closing the owner before that would leave what is queued undone.
+   */
   void awaitEnd() {
     if (owner != null) {
+      end.completion().awaitUninterruptibly();
       owner.close();
+    }
+  }
+
+  /**
+   * If the runtime, and so the thread, was closed before the communicator: tells all that is
+   * queued, and all that comes, that it is late. Only where a thread may wait.
+   */
+  void noticeEnd() {
+    if (owner == null || isOwnThread() || ended) {
+      return;
+    }
+    try {
+      owner.trySubmit(() -> {});
+    } catch (IllegalStateException closed) {
+      owner.close();
+      // The thread is gone, so this one may take the queue over.
+      ended = true;
+      runLate();
+      end.complete(null);
     }
   }
 

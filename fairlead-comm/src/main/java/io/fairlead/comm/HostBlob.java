@@ -30,11 +30,16 @@ record HostBlob(MemorySegment segment) implements Blob {
     return segments;
   }
 
+  static MemorySegment writable(MemorySegment segment) {
+    if (shared(segment).isReadOnly()) {
+      throw new IllegalArgumentException("a read-only segment cannot receive a message");
+    }
+    return segment;
+  }
+
   static MemorySegment[] writable(MemorySegment[] segments) {
     for (MemorySegment segment : segments) {
-      if (shared(segment).isReadOnly()) {
-        throw new IllegalArgumentException("a read-only segment cannot receive a message");
-      }
+      writable(segment);
     }
     return segments;
   }

@@ -14,6 +14,7 @@ import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
@@ -48,6 +49,9 @@ import org.jspecify.annotations.Nullable;
 final class Inflow implements MessageListener {
   /** Handlers run in a row before others get the communication thread. */
   private static final int QUANTUM = 64;
+
+  /** Between two looks whether a copy in progress has ended. */
+  private static final long PAUSE_NANOS = 1_000;
 
   private final CommEngine engine;
   private final Map<Integer, MessageHandler> handlers = new ConcurrentHashMap<>();
@@ -224,19 +228,10 @@ final class Inflow implements MessageListener {
 
   // --- closing ----------------------------------------------------------------------------------
 
-  /** Whether anything is left that a handler could take. */
-  boolean isIdle() {
-    lock.lock();
-    try {
-      return queue.isEmpty();
-    } finally {
-      lock.unlock();
-    }
-  }
-
   /**
-   * Takes no more messages, runs the handlers of those whose senders were told they are sent, and
-   * refuses the rest. On the communication thread, or where none was ever started.
+   * Takes no more messages, and runs the handlers of those whose senders were told they are sent,
+   * up to the first that is still landing. On the communication thread, or where none was ever
+   * started.
    *
    * @return the messages that were sent and have no handler
    */
@@ -248,30 +243,83 @@ final class Inflow implements MessageListener {
       lock.unlock();
     }
     List<Undelivered> undelivered = new ArrayList<>();
-    for (Item item = next(); item != null; item = next()) {
-      MessageHandler handler = handlers.get(item.handler);
-      switch (item.state) {
-        case Item.HELD -> item.arrival.refuse(cause);
-        case Item.LANDED -> {
-          if (handler == null) {
-            undelivered.add(
-                new Undelivered("message", item.source, engine.rank(), item.handler, item.bytes));
-          } else {
-            run(handler, item);
-          }
-        }
-        default -> {
-          // LANDING: the transport's close ends it, and the sender is told then. LOST: was told.
-        }
-      }
+    for (Item item = nextNotLanding(); item != null; item = nextNotLanding()) {
+      finish(item, cause, undelivered);
     }
     return undelivered;
   }
 
-  private @Nullable Item next() {
+  /**
+   * The same for the rest, after the transport has closed the channel: whatever still lands then is
+   * being copied at this moment.
+   */
+  List<Undelivered> finish(TransportException cause) {
+    List<Undelivered> undelivered = new ArrayList<>();
+    for (Item item = peek(); item != null; item = peek()) {
+      while (isLanding(item)) {
+        LockSupport.parkNanos(PAUSE_NANOS);
+      }
+      remove();
+      finish(item, cause, undelivered);
+    }
+    return undelivered;
+  }
+
+  private void finish(Item item, TransportException cause, List<Undelivered> undelivered) {
+    switch (item.state) {
+      case Item.HELD ->
+          engine.inside(
+              () -> {
+                item.arrival.refuse(cause);
+                return true;
+              });
+      case Item.LANDED -> {
+        MessageHandler handler = handlers.get(item.handler);
+        if (handler == null) {
+          undelivered.add(
+              new Undelivered("message", item.source, engine.rank(), item.handler, item.bytes));
+        } else {
+          run(handler, item);
+        }
+      }
+      default -> {
+        // LOST: its sender was told.
+      }
+    }
+  }
+
+  private @Nullable Item nextNotLanding() {
     lock.lock();
     try {
-      return queue.poll();
+      Item head = queue.peek();
+      return head == null || head.state == Item.LANDING ? null : queue.remove();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private @Nullable Item peek() {
+    lock.lock();
+    try {
+      return queue.peek();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private boolean isLanding(Item item) {
+    lock.lock();
+    try {
+      return item.state == Item.LANDING;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void remove() {
+    lock.lock();
+    try {
+      queue.remove();
     } finally {
       lock.unlock();
     }

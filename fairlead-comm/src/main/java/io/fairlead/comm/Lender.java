@@ -39,6 +39,11 @@ final class Lender {
         : Optional.empty();
   }
 
+  /** As tryLend, for the engine's own use; null also if so much is never lent. */
+  @Nullable LentBuffer tryStage(long bytes) {
+    return bytes > allowance.max() / 2 ? null : tryLend(bytes).orElse(null);
+  }
+
   void give(Block block) {
     long size = size(block.sizeClass);
     lock.lock();

@@ -20,8 +20,8 @@ import org.jspecify.annotations.Nullable;
  *          null → CommException   failed first
  * </pre>
  *
- * <p>{@code outcome} moves once, by compare-and-set. {@code lent} and {@code place} are written by
- * the submitting thread before the request is posted or gated, and read by whoever ends it.
+ * <p>{@code outcome} moves once, by compare-and-set. {@code parcel} and {@code place} are written
+ * by the submitting thread before the request is posted or gated, and read by whoever ends it.
  */
 final class Outgoing {
   private static final Completion<@Nullable Void> SENT = Completion.completed(null);
@@ -38,7 +38,7 @@ final class Outgoing {
   private final CommEngine engine;
   private final Request request;
   private volatile @Nullable Object outcome;
-  private LentBuffer @Nullable [] lent;
+  private @Nullable Parcel parcel;
   private @Nullable GatedSends place;
   private volatile @Nullable Gated gated;
 
@@ -48,8 +48,8 @@ final class Outgoing {
   }
 
   /** Given back when the send has ended. Before the post. */
-  void keep(LentBuffer @Nullable [] buffers, @Nullable GatedSends reserved) {
-    lent = buffers;
+  void keep(Parcel sentParcel, @Nullable GatedSends reserved) {
+    parcel = sentParcel;
     place = reserved;
   }
 
@@ -124,11 +124,9 @@ final class Outgoing {
   }
 
   private void giveBack() {
-    LentBuffer[] buffers = lent;
-    if (buffers != null) {
-      for (LentBuffer buffer : buffers) {
-        buffer.ended();
-      }
+    Parcel kept = parcel;
+    if (kept != null) {
+      kept.giveBack();
     }
     GatedSends reserved = place;
     if (reserved != null) {

@@ -1,56 +1,115 @@
 package io.fairlead.comm;
 
+import io.fairlead.comm.spi.Segments;
+import io.fairlead.task.Completion;
 import java.lang.foreign.MemorySegment;
-import java.util.Arrays;
+import java.util.ArrayList;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
-/** The blobs of one send as the transport sees them: one segment each. Immutable. */
+/**
+ * The blobs of one send as the transport sees them: one host segment each.
+ *
+ * <p>Device buffers are staged: their copies to host memory are enqueued here, on the calling
+ * task's stream, and the send waits for them. Staging comes from the lent buffers while there are
+ * any and from the heap otherwise; waiting for some here would let ranks that send to each other
+ * starve. It is not pinned: a send ends when its receiver wants it, and nobody may hold pinned
+ * blocks that long. The copies pass through pinned blocks, which they give back on their own.
+ *
+ * <p>Written by the submitting thread; read by whoever ends the send.
+ */
 final class Parcel {
   private final MemorySegment[] segments;
-  private final LentBuffer @Nullable [] lent;
 
-  private Parcel(MemorySegment[] segments, LentBuffer @Nullable [] lent) {
-    this.segments = segments;
-    this.lent = lent;
+  /** What goes back to the lender at the end. */
+  private final List<LentBuffer> lent = new ArrayList<>(0);
+
+  /** Copies from devices that may still write to staging. */
+  private final List<Completion<?>> copies = new ArrayList<>(0);
+
+  private Parcel(int blobs) {
+    this.segments = new MemorySegment[blobs];
   }
 
-  /** Takes over the lent buffers; if one cannot be, those before it are given back. */
+  /** Takes over lent buffers and starts copies; if one cannot be, the others are let go. */
   static Parcel of(CommEngine engine, Blob[] blobs) {
-    MemorySegment[] segments = new MemorySegment[blobs.length];
-    LentBuffer[] lent = new LentBuffer[blobs.length];
-    int taken = 0;
+    Parcel parcel = new Parcel(blobs.length);
     boolean complete = false;
     try {
+      // All that can be refused comes first, so that no copy is begun in vain.
       for (int i = 0; i < blobs.length; i++) {
-        switch (blobs[i]) {
-          case HostBlob host -> segments[i] = host.segment();
-          case LentBuffer buffer -> {
-            segments[i] = buffer.send(engine.lender);
-            lent[taken++] = buffer;
-          }
+        parcel.segments[i] = parcel.segment(engine, blobs[i]);
+      }
+      for (int i = 0; i < blobs.length; i++) {
+        if (blobs[i] instanceof DeviceBlob device) {
+          parcel.copies.add(device.buffer().downloadTo(parcel.segments[i]));
         }
       }
       complete = true;
     } finally {
       if (!complete) {
-        giveBack(lent, taken);
+        parcel.giveBack();
       }
     }
-    return new Parcel(segments, taken == 0 ? null : Arrays.copyOf(lent, taken));
+    return parcel;
   }
 
-  private static void giveBack(LentBuffer[] lent, int count) {
-    for (int i = 0; i < count; i++) {
-      lent[i].ended();
+  private MemorySegment segment(CommEngine engine, Blob blob) {
+    return switch (blob) {
+      case HostBlob host -> host.segment();
+      case LentBuffer buffer -> {
+        MemorySegment segment = buffer.send(engine.lender);
+        lent.add(buffer);
+        yield segment;
+      }
+      case DeviceBlob device -> staging(engine, device.bytes());
+    };
+  }
+
+  private MemorySegment staging(CommEngine engine, long bytes) {
+    LentBuffer buffer = engine.lender.tryStage(bytes);
+    if (buffer == null) {
+      return Segments.allocate(bytes);
     }
+    lent.add(buffer);
+    return buffer.send(engine.lender);
   }
 
   MemorySegment[] segments() {
     return segments;
   }
 
-  /** The lent buffers among the blobs, to be given back at the end; null: none. */
-  LentBuffer @Nullable [] lent() {
-    return lent;
+  /** What the send has to wait for: {@code after}, the copies, both, or null for nothing. */
+  @Nullable Completion<?> gate(@Nullable Completion<?> after) {
+    if (copies.isEmpty()) {
+      return after;
+    }
+    if (after == null && copies.size() == 1) {
+      return copies.getFirst();
+    }
+    List<Completion<?>> parts = new ArrayList<>(copies);
+    if (after != null) {
+      parts.add(after);
+    }
+    return all(parts);
+  }
+
+  /** The send has ended: what was lent goes back as soon as no copy writes to it any more. */
+  void giveBack() {
+    if (lent.isEmpty()) {
+      return;
+    }
+    if (copies.isEmpty()) {
+      lent.forEach(LentBuffer::ended);
+    } else {
+      all(copies).onDone(settled -> lent.forEach(LentBuffer::ended));
+    }
+  }
+
+  @SuppressWarnings("unchecked") // the values are never looked at
+  private static Completion<?> all(List<Completion<?>> parts) {
+    List<Completion<Object>> objects = new ArrayList<>(parts.size());
+    parts.forEach(part -> objects.add((Completion<Object>) part));
+    return Completion.all(objects);
   }
 }

@@ -410,6 +410,25 @@ public abstract class TransportContract {
   }
 
   @Test
+  final void whatIsWithdrawnBeforeItIsPostedFailsAndIsNotTakenBack() {
+    world(2);
+    Receive receive = new Receive(ROOT, Traffic.DATA, 0, 5, memory(8));
+    receive.withdrawn = true;
+    failed(post(1, receive), Reason.WITHDRAWN);
+    assertThat(ranks.get(1).cancel(receive)).isFalse();
+    Send send = new Send(ROOT, Traffic.DATA, 1, 5, memory(8));
+    send.withdrawn = true;
+    failed(post(0, send), Reason.WITHDRAWN);
+    assertThat(ranks.get(0).cancel(send)).isFalse();
+    Message message = new Message(ROOT, 1, 9, memory(0));
+    message.withdrawn = true;
+    ranks.get(0).message(message);
+    failed(message, Reason.WITHDRAWN);
+    assertThat(ranks.get(0).cancel(message)).isFalse();
+    done(send(0, 1, 5, bytes(8, 1)), receive(1, 0, 5, memory(8)));
+  }
+
+  @Test
   final void aWithdrawnSendIsNotReceived() {
     worldWithoutRoom(2);
     Send first = send(0, 1, 5, bytes(8, 1));

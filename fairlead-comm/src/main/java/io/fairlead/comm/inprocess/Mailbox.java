@@ -303,6 +303,7 @@ final class Mailbox {
 
   private void wait(Posted posted) {
     ReceiveRequest request = posted.request;
+    posted.state = Posted.QUEUED;
     lanes.findOrAdd(request.traffic(), request.source(), request.tag()).add(posted);
     if (request.source() == Transport.ANY) {
       anyPosted++;
@@ -425,7 +426,7 @@ final class Mailbox {
       case Envelope.READY -> {
         pool.give(requireNonNull(envelope.block));
         undelivered.add(
-            new Undelivered("send", envelope.source, rank, envelope.tag, envelope.bytes));
+            new Undelivered(kind(envelope), envelope.source, rank, envelope.tag, envelope.bytes));
       }
       case Envelope.STALLED -> sends.add(requireNonNull(envelope.send));
       default -> {
@@ -433,6 +434,10 @@ final class Mailbox {
       }
     }
     envelope.state = Envelope.ENDED;
+  }
+
+  private static String kind(Envelope envelope) {
+    return envelope.traffic == Traffic.COLLECTIVE ? "collective" : "send";
   }
 
   /** Another rank closed: what only it could send will not come; what it holds stalled is over. */

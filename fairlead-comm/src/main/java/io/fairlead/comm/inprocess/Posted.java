@@ -7,6 +7,8 @@ import org.jspecify.annotations.Nullable;
  * A receive that waits in a lane.
  *
  * <pre>
+ * ENDED  → QUEUED  it waits                          under the mailbox lock
+ * ENDED  → TAKEN   a message waited for it           under the mailbox lock
  * QUEUED → TAKEN   a message was matched to it       under the mailbox lock
  * QUEUED → ENDED   withdrawn, or the channel closed  under the mailbox lock
  * TAKEN  → ENDED   its segments are written no more  by the thread that copies, no lock
@@ -25,7 +27,7 @@ final class Posted {
   final long order;
 
   /** Volatile: who withdraws a receive must see the last byte written before ENDED. */
-  volatile int state = QUEUED;
+  volatile int state = ENDED;
 
   @Nullable Lane lane;
   @Nullable Posted previous;

@@ -87,7 +87,9 @@ public interface Transport extends AutoCloseable {
   /**
    * Ends this rank's part in a channel. Its pending requests fail as {@code CLOSED}; peers'
    * receives that only this rank could serve fail as {@code PEER_CLOSED}, as do later sends to it.
-   * What it had sent and was told is sent stays to be received. Idempotent.
+   * What it had sent and was told is sent stays to be received. Arrivals that were handed over and
+   * not accepted may still be refused; a landing that has begun ends soon, without another call.
+   * Idempotent.
    *
    * @return what was sent to this rank and not received
    */

@@ -1,0 +1,201 @@
+package io.fairlead.comm;
+
+import io.fairlead.comm.spi.CopyRequest;
+import io.fairlead.comm.spi.MessageListener;
+import io.fairlead.comm.spi.MessageRequest;
+import io.fairlead.comm.spi.ReceiveRequest;
+import io.fairlead.comm.spi.Request;
+import io.fairlead.comm.spi.SendRequest;
+import io.fairlead.comm.spi.ThreadLevel;
+import io.fairlead.comm.spi.Transport;
+import io.fairlead.comm.spi.TransportCaps;
+import io.fairlead.comm.spi.TransportSettings;
+import io.fairlead.comm.spi.Undelivered;
+import io.fairlead.task.Role;
+import io.fairlead.task.TaskConfig;
+import io.fairlead.task.TaskRuntime;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.function.Supplier;
+
+/**
+ * The in-process transport behind another thread level, with a guard at its door: it writes down
+ * every entry that the level or the law forbids. A native transport would crash or corrupt there.
+ */
+final class GuardedTransport implements Transport {
+  private final Transport inner;
+  private final ThreadLevel level;
+  private final AtomicReference<Thread> only = new AtomicReference<>();
+  private final AtomicReference<Thread> inside = new AtomicReference<>();
+  final Queue<String> violations = new ConcurrentLinkedQueue<>();
+  final LongAdder entries = new LongAdder();
+
+  GuardedTransport(Transport inner, ThreadLevel level) {
+    this.inner = inner;
+    this.level = level;
+  }
+
+  /** Ranks over guarded transports; see {@link #violations}. */
+  static World world(int size, ThreadLevel level, CommConfig config) {
+    TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
+    TransportSettings settings =
+        new TransportSettings(size, config.eagerBytes(), config.eagerMessages());
+    List<Comm> ranks = new ArrayList<>();
+    for (Transport transport : InProcess.provider().open(settings)) {
+      ranks.add(Comm.over(tasks, new GuardedTransport(transport, level), config));
+    }
+    return new World(tasks, ranks);
+  }
+
+  static List<String> violations(World world) {
+    List<String> all = new ArrayList<>();
+    for (Comm rank : world.ranks) {
+      all.addAll(((GuardedTransport) rank.engine().transport).violations);
+    }
+    return all;
+  }
+
+  static long entries(World world) {
+    long sum = 0;
+    for (Comm rank : world.ranks) {
+      sum += ((GuardedTransport) rank.engine().transport).entries.sum();
+    }
+    return sum;
+  }
+
+  private <T> T enter(String call, Supplier<T> body) {
+    entries.increment();
+    Role role = Role.current();
+    if (role == Role.DEVICE_MANAGER || role == Role.CLEANER) {
+      violations.add(call + " by " + role);
+    }
+    Thread self = Thread.currentThread();
+    if (level.compareTo(ThreadLevel.SERIALIZED) < 0) {
+      only.compareAndSet(null, self);
+      if (only.get() != self) {
+        violations.add(call + " by " + self + " beside " + only.get());
+      }
+    }
+    if (level == ThreadLevel.MULTIPLE) {
+      return body.get();
+    }
+    Thread before = inside.getAndSet(self);
+    if (before != null) {
+      violations.add(call + " by " + self + " while " + before + " is inside");
+    }
+    try {
+      return body.get();
+    } finally {
+      inside.set(null);
+    }
+  }
+
+  private void enter(String call, Runnable body) {
+    enter(
+        call,
+        () -> {
+          body.run();
+          return true;
+        });
+  }
+
+  @Override
+  public String name() {
+    return "guarded";
+  }
+
+  @Override
+  public int rank() {
+    return inner.rank();
+  }
+
+  @Override
+  public int size() {
+    return inner.size();
+  }
+
+  @Override
+  public ThreadLevel threadLevel() {
+    return level;
+  }
+
+  @Override
+  public TransportCaps caps() {
+    return inner.caps();
+  }
+
+  @Override
+  public int openChannel(int parent, int index) {
+    return enter("openChannel", () -> inner.openChannel(parent, index));
+  }
+
+  @Override
+  public void send(SendRequest request) {
+    enter("send", () -> inner.send(request));
+  }
+
+  @Override
+  public void receive(ReceiveRequest request) {
+    enter("receive", () -> inner.receive(request));
+  }
+
+  @Override
+  public void message(MessageRequest request) {
+    enter("message", () -> inner.message(request));
+  }
+
+  @Override
+  public void listen(int channel, MessageListener listener) {
+    enter("listen", () -> inner.listen(channel, listener));
+  }
+
+  @Override
+  public long expose(MemorySegment segment) {
+    return enter("expose", () -> inner.expose(segment));
+  }
+
+  @Override
+  public void conceal(long key) {
+    enter("conceal", () -> inner.conceal(key));
+  }
+
+  @Override
+  public void put(CopyRequest request) {
+    enter("put", () -> inner.put(request));
+  }
+
+  @Override
+  public void get(CopyRequest request) {
+    enter("get", () -> inner.get(request));
+  }
+
+  @Override
+  public boolean cancel(Request request) {
+    return enter("cancel", () -> inner.cancel(request));
+  }
+
+  @Override
+  public int poll() {
+    return enter("poll", inner::poll);
+  }
+
+  @Override
+  public void abort(Throwable cause) {
+    enter("abort", () -> inner.abort(cause));
+  }
+
+  @Override
+  public List<Undelivered> closeChannel(int channel) {
+    return enter("closeChannel", () -> inner.closeChannel(channel));
+  }
+
+  @Override
+  public void close() {
+    enter("close", inner::close);
+  }
+}
