@@ -8,6 +8,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.fairlead.comm.spi.TransportException.Reason;
+import io.fairlead.comm.spi.TransportProvider;
 import io.fairlead.comm.spi.Undelivered;
 import io.fairlead.task.Completion;
 import io.fairlead.task.TaskScope;
@@ -17,6 +18,7 @@ import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.ServiceLoader;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -152,6 +154,12 @@ class CommTest {
         assertThat(values.get(i)).isEqualTo(i);
       }
     }
+  }
+
+  @Test
+  void theInProcessTransportIsFoundAsAService() {
+    assertThat(ServiceLoader.load(TransportProvider.class))
+        .anyMatch(found -> found.name().equals("in-process") && found.unavailable() == null);
   }
 
   // --- cancelling -------------------------------------------------------------------------------
