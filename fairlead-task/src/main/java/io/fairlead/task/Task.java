@@ -574,15 +574,23 @@ public final class Task {
 
   /** Own thread: a context is bound for the length of a call, which therefore must not suspend. */
   void enterBind() {
-    if (!isRoot()) {
+    if (countsBinds()) {
       binds++;
     }
   }
 
   void leaveBind() {
-    if (!isRoot()) {
+    if (countsBinds()) {
       binds--;
     }
+  }
+
+  /**
+   * Only a virtual thread can lose its context. An owner's thread that binds as a lent task must
+   * not count: the lender, who is waiting for it, would be refused its wait.
+   */
+  private boolean countsBinds() {
+    return !isRoot() && Thread.currentThread().isVirtual();
   }
 
   /** Refuses a wait that would hang or break a rule, instead of letting it. */

@@ -11,6 +11,8 @@ import io.fairlead.task.Gate.Way;
 import java.io.IOException;
 import java.util.EnumSet;
 import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -61,6 +63,39 @@ class GateTest {
 
   private Gate gate(ThreadRule rule) {
     return Gate.of("lib", rule, owner, Set.of(), context);
+  }
+
+  /** The owner binds as the lent task: that must not count as the lender's own binding. */
+  @Test
+  void aLenderMayWaitWhileTheOwnerHasAContextCurrentForIt() {
+    CountDownLatch bound = new CountDownLatch(1);
+    CountDownLatch waited = new CountDownLatch(1);
+    try (TaskScope<Boolean> scope = runtime.scope()) {
+      scope.fork(
+          () -> {
+            Task task = Task.current();
+            LentCall<Boolean> call =
+                new LentCall<>(
+                    task,
+                    Thread.currentThread(),
+                    () ->
+                        Gate.bound(
+                            context,
+                            () -> {
+                              bound.countDown();
+                              return waited.await(30, TimeUnit.SECONDS);
+                            }));
+            assertThat(owner.trySubmit(call)).isTrue();
+            assertThat(bound.await(30, TimeUnit.SECONDS)).isTrue();
+            try {
+              task.checkMayWait();
+            } finally {
+              waited.countDown();
+            }
+            return call.await();
+          });
+      assertThat(scope.join()).containsExactly(true);
+    }
   }
 
   // --- the table, cell by cell
