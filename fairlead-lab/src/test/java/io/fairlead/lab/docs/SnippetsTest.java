@@ -1,6 +1,7 @@
 package io.fairlead.lab.docs;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.fairlead.lab.Repository;
 import java.io.IOException;
@@ -40,6 +41,18 @@ class SnippetsTest {
   @MethodSource("pages")
   void javaInThePagesCompiles(Path page) throws IOException {
     assertThat(Snippets.problems(Files.readString(page), Repository::read)).isEmpty();
+  }
+
+  @Test
+  void theReadmeShowsHowToUseIt() {
+    assumeTrue(
+        Files.exists(
+            Repository.root()
+                .resolve("fairlead-runtime/src/main/java/io/fairlead/runtime/Fairlead.java")),
+        "the front door, Fairlead.open(), is not there yet");
+    assertThat(Snippets.count(Repository.read("README.md")))
+        .as("README.md shows about fifteen lines of Java that a test compiles")
+        .isPositive();
   }
 
   @Test
