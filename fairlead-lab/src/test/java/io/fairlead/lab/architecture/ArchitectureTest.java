@@ -24,11 +24,7 @@ class ArchitectureTest {
               "it is the driver whose contexts are current per thread, as a GPU's are"));
 
   /** Who may sleep, and why. */
-  private static final Exceptions SLEEP =
-      new Exceptions(
-          Map.of(
-              "io.fairlead.device.WaitTest",
-              "lets the poller fall asleep now and then; nothing is concluded from it"));
+  private static final Exceptions SLEEP = new Exceptions(Map.of());
 
   @BeforeAll
   static void readClasses() {
