@@ -8,6 +8,9 @@ module io.fairlead.cli {
   requires info.picocli;
   requires static org.jspecify;
 
-// picocli fills the fields of the command classes.
-// opens io.fairlead.cli to info.picocli; // with its first class
+  // picocli fills the fields of the command classes.
+  opens io.fairlead.cli to
+      info.picocli;
+  opens io.fairlead.cli.bench to
+      info.picocli;
 }

@@ -1,0 +1,191 @@
+package io.fairlead.cli;
+
+import io.fairlead.solver.Preconditioner;
+import io.fairlead.task.WaitMode;
+import java.nio.file.Path;
+import java.util.Locale;
+import java.util.Objects;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+
+/** {@code fairlead solve FILE}: solves a sparse symmetric positive definite system. */
+@Command(
+    name = "solve",
+    description = {
+      "Solves A x = b for a sparse symmetric positive definite matrix in a Matrix Market file,",
+      "by conjugate gradients with multigrid, on the devices and ranks at hand."
+    },
+    footer = {
+      "",
+      "Exit codes: 0 solved, 1 not converged, 2 usage, 3 bad input, 4 device or message failure."
+    },
+    mixinStandardHelpOptions = true,
+    sortOptions = false,
+    versionProvider = Version.class)
+public final class SolveCommand implements Callable<Integer> {
+
+  @CommandLine.Spec private @Nullable CommandSpec spec;
+
+  @Parameters(arity = "0..1", paramLabel = "FILE", description = "The matrix: .mtx or .mtx.gz.")
+  private @Nullable Path file;
+
+  @Option(
+      names = "--poisson",
+      paramLabel = "N",
+      description = "Instead of a file: the 7-point Laplacian on an N x N x N grid.")
+  private @Nullable Integer poisson;
+
+  @Option(
+      names = "--rhs",
+      paramLabel = "FILE",
+      description = "Right-hand sides, a system for each column (default: b = A times ones).")
+  private @Nullable Path rhs;
+
+  @Option(
+      names = "--x0",
+      paramLabel = "FILE",
+      description = "Where to start: one column, or one for each right-hand side (default: zero).")
+  private @Nullable Path x0;
+
+  @Option(
+      names = "--out",
+      paramLabel = "FILE",
+      description = "Write x there, as Matrix Market; it appears only when complete.")
+  private @Nullable Path out;
+
+  @Option(
+      names = "--json",
+      paramLabel = "FILE",
+      description = "Write a report there as JSON; - is standard output.")
+  private @Nullable String json;
+
+  @Option(
+      names = "--tol",
+      paramLabel = "T",
+      defaultValue = "1e-8",
+      description = "Solved when |b - A x| <= T |b| (default ${DEFAULT-VALUE}).")
+  private double tol;
+
+  @Option(
+      names = "--max-iterations",
+      paramLabel = "N",
+      defaultValue = "10000",
+      description = "Give up after so many (default ${DEFAULT-VALUE}).")
+  private int maxIterations;
+
+  @Option(
+      names = "--precond",
+      paramLabel = "P",
+      defaultValue = "amg",
+      description = "amg, jacobi or none (default ${DEFAULT-VALUE}).")
+  private Preconditioner precond = Preconditioner.AMG;
+
+  @Option(
+      names = "--ranks",
+      paramLabel = "N",
+      defaultValue = "1",
+      description =
+          "Share the rows among so many ranks in this process (default ${DEFAULT-VALUE}).")
+  private int ranks;
+
+  @Option(
+      names = "--jobs",
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "Solve it so many times at once, as tasks on one device (default 1).")
+  private int jobs;
+
+  @Option(
+      names = "--device",
+      paramLabel = "D",
+      defaultValue = "auto",
+      description = "auto, host or cuda (default ${DEFAULT-VALUE}).")
+  private String device = "auto";
+
+  @Option(
+      names = "--device-memory",
+      paramLabel = "SIZE",
+      converter = Bytes.Converter.class,
+      description = "Never use more device memory than this: 512M, 2G (default: what it has).")
+  private @Nullable Long deviceMemory;
+
+  @Option(
+      names = "--sync",
+      paramLabel = "MODE",
+      defaultValue = "nonblocking",
+      description = "How tasks wait: nonblocking, blocking or spin (default ${DEFAULT-VALUE}).")
+  private WaitMode sync = WaitMode.NONBLOCKING;
+
+  /** Made by the command line parser. */
+  public SolveCommand() {}
+
+  @Override
+  public Integer call() throws Exception {
+    check();
+    CommandLine line = commandLine();
+    Progress progress = Progress.to(line.getErr(), Progress.onTerminal());
+    SolveRequest request = request();
+    try {
+      SolveOutcome outcome = new SolveRun(request, progress).run();
+      progress.clear();
+      return new SolveReportWriter(line.getOut(), line.getErr(), json).write(outcome);
+    } finally {
+      progress.clear();
+    }
+  }
+
+  private SolveRequest request() {
+    return new SolveRequest(
+        file,
+        poisson,
+        rhs,
+        x0,
+        out,
+        tol,
+        maxIterations,
+        precond,
+        ranks,
+        jobs,
+        device,
+        deviceMemory,
+        sync);
+  }
+
+  private void check() {
+    require((file == null) != (poisson == null), "Give a FILE, or --poisson N, and not both.");
+    require(poisson == null || (poisson >= 1 && poisson <= 1024), "--poisson takes 1 to 1024");
+    require(tol > 0 && tol < 1, "--tol takes a number between 0 and 1, such as 1e-8");
+    require(maxIterations >= 0, "--max-iterations takes 0 or more");
+    require(ranks >= 1 && ranks <= 1024, "--ranks takes 1 to 1024");
+    require(jobs >= 1 && jobs <= 100_000, "--jobs takes 1 to 100000");
+    device = device.toLowerCase(Locale.ROOT);
+    require(
+        device.equals("auto") || device.equals("host") || device.equals("cuda"),
+        "--device takes auto, host or cuda, not " + device);
+    checkOutput(out);
+    checkOutput(json == null || json.equals("-") ? null : Path.of(json));
+  }
+
+  /** Found now, not after an hour of solving. */
+  private void checkOutput(@Nullable Path target) {
+    if (target != null) {
+      AtomicFile.requireWritable(target);
+    }
+  }
+
+  private void require(boolean holds, String message) {
+    if (!holds) {
+      throw new ParameterException(commandLine(), message);
+    }
+  }
+
+  private CommandLine commandLine() {
+    return Objects.requireNonNull(spec).commandLine();
+  }
+}

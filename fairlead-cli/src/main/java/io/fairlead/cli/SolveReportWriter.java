@@ -1,0 +1,95 @@
+package io.fairlead.cli;
+
+import io.fairlead.solver.SetupReport.LevelSize;
+import java.io.PrintWriter;
+import java.util.List;
+import java.util.Locale;
+import org.jspecify.annotations.Nullable;
+
+/** Writes how a solve ended: a summary for a person, and JSON for programs where it was asked. */
+final class SolveReportWriter {
+  private final PrintWriter out;
+  private final PrintWriter err;
+  private final @Nullable String json;
+
+  SolveReportWriter(PrintWriter out, PrintWriter err, @Nullable String json) {
+    this.out = out;
+    this.err = err;
+    this.json = json;
+  }
+
+  /** Writes, and returns the exit code. */
+  int write(SolveOutcome outcome) {
+    boolean jsonOnOut = "-".equals(json);
+    PrintWriter summary = jsonOnOut ? err : out;
+    summary.print(summary(outcome));
+    summary.flush();
+    String text = Json.text(outcome.toMap()) + "\n";
+    if (jsonOnOut) {
+      out.print(text);
+      out.flush();
+    } else if (json != null) {
+      AtomicFile.write(json, text);
+    }
+    return outcome.converged() ? ExitCode.OK : ExitCode.NOT_CONVERGED;
+  }
+
+  static String summary(SolveOutcome o) {
+    SolveOutcome.Times s = o.seconds();
+    return String.format(
+        Locale.ROOT,
+        """
+        %s
+        matrix      %,d rows, %,d entries
+        levels      %s
+        x           norm %.12e, sum %.12e
+        device      %s, %s waits, %s%s
+        memory      %s of device memory at the most
+        time        read %.3f s, setup %.3f s, solve %.3f s
+          of solve  kernels %s, waits %.3f s, messages %.3f s, host %.3f s
+        """,
+        verdict(o),
+        o.rows(),
+        o.entries(),
+        levels(o.setup().levels(), o.setup().operatorComplexity()),
+        o.xNorm2(),
+        o.xSum(),
+        o.deviceName(),
+        o.request().waitMode().name().toLowerCase(Locale.ROOT),
+        o.request().ranks() == 1 ? "1 rank" : o.request().ranks() + " ranks",
+        o.request().jobs() == 1 ? "" : ", " + o.request().jobs() + " jobs at once",
+        Bytes.text(o.peakBytes()),
+        s.read(),
+        s.setup(),
+        s.solve(),
+        s.kernels() < 0 ? "not measured" : String.format(Locale.ROOT, "%.3f s", s.kernels()),
+        s.waits(),
+        s.messages(),
+        s.host());
+  }
+
+  private static String verdict(SolveOutcome o) {
+    String what =
+        o.converged()
+            ? "solved in "
+            : "NOT SOLVED: the tolerance " + o.request().tolerance() + " was not reached in ";
+    String columns = o.columns().size() == 1 ? "" : ", " + o.columns().size() + " systems";
+    return String.format(
+        Locale.ROOT,
+        "%s%d iterations%s: relative residual %.3e, convergence factor %.3f",
+        what,
+        o.iterations(),
+        columns,
+        o.relativeResidual(),
+        o.convergenceFactor());
+  }
+
+  private static String levels(List<LevelSize> levels, double complexity) {
+    List<String> rows =
+        levels.stream().map(level -> String.format(Locale.ROOT, "%,d", level.rows())).toList();
+    return levels.size()
+        + " ("
+        + String.join(" > ", rows)
+        + String.format(Locale.ROOT, "), operator complexity %.2f", complexity);
+  }
+}

@@ -1,0 +1,108 @@
+package io.fairlead.cli.bench;
+
+import io.fairlead.cli.AtomicFile;
+import io.fairlead.cli.ExitCode;
+import io.fairlead.cli.Json;
+import io.fairlead.cli.Progress;
+import io.fairlead.cli.Version;
+import java.io.PrintWriter;
+import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** {@code fairlead bench SUITE}: measures, side by side in one run. */
+@Command(
+    name = "bench",
+    description = "Measures Fairlead beside its alternatives, in one run.",
+    mixinStandardHelpOptions = true,
+    sortOptions = false,
+    versionProvider = Version.class,
+    subcommands = VCycleWorker.class)
+public final class BenchCommand implements Callable<Integer> {
+  private static final List<Suite> SUITES =
+      List.of(new VCycleSuite(), new HostSuite(), new SolveSuite());
+
+  @CommandLine.Spec private @Nullable CommandSpec spec;
+
+  @Parameters(arity = "0..1", paramLabel = "SUITE", description = "One of: vcycle, host, solve.")
+  private @Nullable String suite;
+
+  @Option(names = "--list", description = "Say what would be measured, and stop.")
+  private boolean list;
+
+  @Option(names = "--quick", description = "Under a minute: to see that it works, not to quote.")
+  private boolean quick;
+
+  @Option(
+      names = "--grid",
+      paramLabel = "N",
+      defaultValue = "64",
+      description = "Points along one side of the generated problem (vcycle; default 64).")
+  private int grid;
+
+  @Option(
+      names = "--json",
+      paramLabel = "FILE",
+      description = "Write the rows there as JSON; - is standard output.")
+  private @Nullable String json;
+
+  /** Made by the command line parser. */
+  public BenchCommand() {}
+
+  @Override
+  public Integer call() throws Exception {
+    CommandLine line = Objects.requireNonNull(spec).commandLine();
+    if (grid < 8 || grid > 512) {
+      throw new CommandLine.ParameterException(line, "--grid takes 8 to 512, not " + grid);
+    }
+    Suite.Options options = new Suite.Options(quick, grid);
+    if (list) {
+      list(line, options);
+      return ExitCode.OK;
+    }
+    report(chosen(line).run(options, Progress.to(line.getErr(), Progress.onTerminal())), line);
+    return ExitCode.OK;
+  }
+
+  private void list(CommandLine line, Suite.Options options) {
+    PrintWriter out = line.getOut();
+    List<Suite> shown = suite == null ? SUITES : List.of(chosen(line));
+    for (Suite each : shown) {
+      out.println(each.name() + ": " + each.about());
+      each.ids(options).forEach(id -> out.println("  " + id));
+    }
+  }
+
+  private Suite chosen(CommandLine line) {
+    String names = String.join(", ", SUITES.stream().map(Suite::name).toList());
+    return SUITES.stream()
+        .filter(each -> each.name().equals(suite))
+        .findFirst()
+        .orElseThrow(
+            () ->
+                new CommandLine.ParameterException(
+                    line,
+                    (suite == null ? "Which suite?" : "There is no suite '" + suite + "'.")
+                        + " The suites are: "
+                        + names));
+  }
+
+  private void report(List<Row> rows, CommandLine line) throws Exception {
+    String text = Json.text(rows.stream().map(Row::toMap).toList()) + "\n";
+    boolean jsonOnOut = "-".equals(json);
+    (jsonOnOut ? line.getErr() : line.getOut()).print(Table.of(rows));
+    line.getErr().flush();
+    if (jsonOnOut) {
+      line.getOut().print(text);
+    } else if (json != null) {
+      AtomicFile.write(json, text);
+    }
+    line.getOut().flush();
+  }
+}

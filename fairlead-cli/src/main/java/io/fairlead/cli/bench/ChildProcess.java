@@ -1,0 +1,151 @@
+package io.fairlead.cli.bench;
+
+import io.fairlead.fault.FairleadException;
+import io.fairlead.fault.Severity;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * This program once more, in a process of its own: for a measurement that needs its own number of
+ * cores, or a cold start.
+ */
+final class ChildProcess {
+  private ChildProcess() {}
+
+  /**
+   * How a child ended.
+   *
+   * @param peakBytes the most memory it had resident, or -1 where the system does not say
+   */
+  record Result(List<String> output, double seconds, long peakBytes) {
+    /** The lines that begin with {@code prefix}. */
+    List<String> lines(String prefix) {
+      return output.stream().filter(line -> line.startsWith(prefix)).toList();
+    }
+  }
+
+  /** The cores that a child for so many ranks gets: one each, as far as there are. */
+  static int cores(int wanted) {
+    return Math.min(wanted, Runtime.getRuntime().availableProcessors());
+  }
+
+  /**
+   * Runs this program on that many cores (where {@code taskset} is there to bind it; else the child
+   * only believes that it has so many) and waits for it.
+   *
+   * @throws ChildFailedException with its output, if it fails
+   */
+  static Result onCores(int wanted, List<String> properties, List<String> args) throws Exception {
+    List<String> command = new ArrayList<>();
+    Path taskset = tool("taskset");
+    if (taskset != null) {
+      String list =
+          IntStream.range(0, cores(wanted))
+              .mapToObj(Integer::toString)
+              .collect(Collectors.joining(","));
+      command.addAll(List.of(taskset.toString(), "-c", list));
+    }
+    command.addAll(java());
+    command.add("-XX:ActiveProcessorCount=" + cores(wanted));
+    command.addAll(properties);
+    return start(command, args);
+  }
+
+  /**
+   * Runs this program and waits for it.
+   *
+   * @throws ChildFailedException with its output, if it fails
+   */
+  static Result run(List<String> args) throws Exception {
+    return start(java(), args);
+  }
+
+  private static Result start(List<String> command, List<String> args) throws Exception {
+    List<String> whole = new ArrayList<>(command);
+    whole.addAll(program());
+    whole.addAll(args);
+    long start = System.nanoTime();
+    Path peak = Files.createTempFile("fairlead-bench", ".rss");
+    try {
+      Process process = new ProcessBuilder(timed(whole, peak)).redirectErrorStream(true).start();
+      process.getOutputStream().close();
+      List<String> output =
+          new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8)
+              .lines()
+              .toList();
+      int code = process.waitFor();
+      if (code != 0) {
+        throw new ChildFailedException(args, code, output);
+      }
+      return new Result(output, (System.nanoTime() - start) * 1e-9, peakBytes(peak));
+    } finally {
+      Files.deleteIfExists(peak);
+    }
+  }
+
+  /** GNU time tells a child's peak memory; without it the figure is missing, not guessed. */
+  private static List<String> timed(List<String> command, Path peak) {
+    Path time = tool("time");
+    if (time == null) {
+      return command;
+    }
+    List<String> whole = new ArrayList<>();
+    whole.addAll(List.of(time.toString(), "-f", "%M", "-o", peak.toString()));
+    whole.addAll(command);
+    return whole;
+  }
+
+  private static long peakBytes(Path peak) throws IOException {
+    List<String> lines = Files.readAllLines(peak);
+    return lines.isEmpty() ? -1 : Long.parseLong(lines.getLast().strip()) * 1024;
+  }
+
+  private static List<String> java() {
+    List<String> command = new ArrayList<>();
+    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+    command.add("--enable-native-access=io.fairlead.ffi");
+    return command;
+  }
+
+  private static List<String> program() {
+    String modules = System.getProperty("jdk.module.path");
+    return modules == null
+        ? List.of("-cp", System.getProperty("java.class.path"), "io.fairlead.cli.Main")
+        : List.of("--module-path", modules, "--module", "io.fairlead.cli/io.fairlead.cli.Main");
+  }
+
+  private static @Nullable Path tool(String name) {
+    for (String folder : new String[] {"/usr/bin", "/bin", "/usr/local/bin"}) {
+      Path tool = Path.of(folder, name);
+      if (Files.isExecutable(tool)) {
+        return tool;
+      }
+    }
+    return null;
+  }
+
+  /** A measuring process failed. */
+  static final class ChildFailedException extends FairleadException {
+    private static final long serialVersionUID = 1L;
+
+    ChildFailedException(List<String> args, int code, List<String> output) {
+      super(
+          Severity.OPERATION,
+          String.format(
+              Locale.ROOT,
+              "the measuring process 'fairlead %s' ended with code %d and said:%n%s",
+              String.join(" ", args),
+              code,
+              String.join("\n", output)),
+          null);
+    }
+  }
+}

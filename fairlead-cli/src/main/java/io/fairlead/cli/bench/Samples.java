@@ -1,0 +1,72 @@
+package io.fairlead.cli.bench;
+
+import java.util.Arrays;
+import java.util.List;
+
+/** Measured figures, in the order they were taken. Immutable. */
+public final class Samples {
+  private final double[] inOrder;
+  private final double[] sorted;
+
+  private Samples(double[] values) {
+    if (values.length == 0) {
+      throw new IllegalArgumentException("a figure needs at least one sample");
+    }
+    this.inOrder = values;
+    this.sorted = values.clone();
+    Arrays.sort(sorted);
+  }
+
+  /** Takes a copy of the figures. */
+  public static Samples of(List<Double> values) {
+    return new Samples(values.stream().mapToDouble(Double::doubleValue).toArray());
+  }
+
+  /** Takes a copy of the figures. */
+  public static Samples of(double... values) {
+    return new Samples(values.clone());
+  }
+
+  /** How many there are. */
+  public int count() {
+    return sorted.length;
+  }
+
+  /** The one in the middle, or the mean of the two. */
+  public double median() {
+    int n = sorted.length;
+    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+  }
+
+  /** The smallest value that at least 99 of 100 samples do not exceed. */
+  public double p99() {
+    return sorted[(int) Math.ceil(0.99 * sorted.length) - 1];
+  }
+
+  /** The least. */
+  public double min() {
+    return sorted[0];
+  }
+
+  /** The greatest. */
+  public double max() {
+    return sorted[sorted.length - 1];
+  }
+
+  /** Sample by sample, this over the other: what was measured in turn is compared in pairs. */
+  public Samples over(Samples other) {
+    if (other.count() != count()) {
+      throw new IllegalArgumentException(count() + " samples over " + other.count());
+    }
+    double[] ratios = new double[count()];
+    for (int i = 0; i < ratios.length; i++) {
+      ratios[i] = inOrder[i] / other.inOrder[i];
+    }
+    return new Samples(ratios);
+  }
+
+  /** Each sample times {@code factor}: another unit. */
+  public Samples times(double factor) {
+    return new Samples(Arrays.stream(inOrder).map(v -> v * factor).toArray());
+  }
+}
