@@ -104,9 +104,6 @@ public final class Completion<T extends @Nullable Object> {
   /** BLOCKING: longest single block, so that cancellation is seen where the engine allows it. */
   private static final long BLOCK_NANOS = 10_000_000;
 
-  /** An owner's thread that waits: longest sleep between two polls of its own sources. */
-  private static final long OWNER_NAP_NANOS = 50_000;
-
   /** Fewer dead nodes than this are not worth a pass. */
   static final int SWEEP_MIN = 64;
 
@@ -684,8 +681,8 @@ public final class Completion<T extends @Nullable Object> {
     }
 
     void park(Completion<?> completion) {
-      if (owner != null && owner.pollWhileWaiting()) {
-        LockSupport.parkNanos(completion, Math.min(left(), OWNER_NAP_NANOS));
+      if (owner != null) {
+        owner.parkWhileWaiting(completion, left());
       } else if (nanos == NEVER) {
         LockSupport.park(completion);
       } else {
@@ -709,8 +706,8 @@ public final class Completion<T extends @Nullable Object> {
   /** Parks the calling thread once; a thread of an owner polls its sources meanwhile. */
   static void parkHelpingOwner(Object blocker) {
     Owner owner = RoleThread.currentOwner();
-    if (owner != null && owner.pollWhileWaiting()) {
-      LockSupport.parkNanos(blocker, OWNER_NAP_NANOS);
+    if (owner != null) {
+      owner.parkWhileWaiting(blocker, NEVER);
     } else {
       LockSupport.park(blocker);
     }

@@ -42,7 +42,7 @@ import org.jspecify.annotations.Nullable;
  *           |                        |           | takes a command, then gives one turn here; a
  *           |                        |           | turn that is not used is passed on
  * polling   | owner                  | owner     | plain
- * closing   | closer                 | anyone    | volatile
+ * closing   | closer                 | anyone    | volatile, after the queue was closed
  * </pre>
  *
  * Lock order: no locks. Commands, release() and poll() run on the owner's thread, under none.
@@ -53,6 +53,9 @@ public final class Owner implements AutoCloseable {
 
   /** Commands and retired nodes in a row before the sources are looked at again. */
   private static final int BATCH = 64;
+
+  /** A command that waits: longest sleep between two polls of the owner's sources. */
+  private static final long NAP_NANOS_WAITING = 50_000;
 
   /** First sleep while a source has something pending; doubles up to the configured maximum. */
   private static final long NAP_NANOS_FIRST = 20_000;
@@ -323,8 +326,10 @@ public final class Owner implements AutoCloseable {
    */
   @Override
   public void close() {
-    closing = true;
+    // In this order: an owner that sees `closing` takes an empty queue for the end, so nothing may
+    // be accepted any more by then.
     commands.close();
+    closing = true;
     ring();
     if (!isOwnerThread()) {
       ended.completion().awaitUninterruptibly();
@@ -502,13 +507,30 @@ public final class Owner implements AutoCloseable {
     return polling;
   }
 
-  /** Polls the sources while a command waits; true if something there is still pending. */
-  boolean pollWhileWaiting() {
-    if (polling) {
-      return false;
+  /** Polls the sources while a command waits. */
+  void pollWhileWaiting() {
+    if (!polling) {
+      poll();
     }
-    poll();
-    return anythingPending();
+  }
+
+  /**
+   * Parks the owner's thread in a command that waits: a nap while a source has something pending,
+   * else until what it waits for, or the bell, wakes it. The doorbell is that of {@link #sleep},
+   * since a source that has nothing yet rings it when that changes.
+   */
+  void parkWhileWaiting(Object blocker, long nanos) {
+    pollWhileWaiting();
+    bell = PARKING; // volatile
+    VarHandle.fullFence(); // see the class comment
+    if (!polling && anythingPending()) {
+      LockSupport.parkNanos(blocker, Math.min(nanos, NAP_NANOS_WAITING));
+    } else if (nanos == Long.MAX_VALUE) {
+      LockSupport.park(blocker);
+    } else {
+      LockSupport.parkNanos(blocker, nanos);
+    }
+    bell = AWAKE;
   }
 
   private IllegalStateException closed() {

@@ -462,4 +462,42 @@ class OwnerTest {
     TaskScopeTest.awaitQuietly(held);
     return hold;
   }
+
+  @Test
+  void aSourceThatRingsWhileItsOwnerWaitsIsPolled() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    Completion.Source<String> source = Completion.source();
+    AtomicBoolean pending = new AtomicBoolean();
+    AtomicBoolean waits = new AtomicBoolean();
+    owner.addSource(
+        new PollSource() {
+          @Override
+          public int poll() {
+            return pending.get() && source.complete("found") ? 1 : 0;
+          }
+
+          @Override
+          public boolean hasPending() {
+            return pending.get();
+          }
+        });
+    AtomicReference<Thread> thread = new AtomicReference<>();
+    Completion<String> call =
+        owner.call(
+            () -> {
+              thread.set(Thread.currentThread());
+              waits.set(true);
+              return source.completion().await();
+            });
+    try {
+      Eventually.holds(
+          "the owner waits with nothing to poll",
+          () -> waits.get() && thread.get().getState() == Thread.State.WAITING);
+      pending.set(true);
+      owner.ring();
+      assertThat(call.await(Duration.ofSeconds(20))).isEqualTo("found");
+    } finally {
+      source.complete("not found"); // or a failure would be a hang
+    }
+  }
 }
