@@ -3,6 +3,7 @@ package io.fairlead.host;
 import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.host.pool.DevicePool;
+import io.fairlead.task.Role;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -140,10 +141,8 @@ final class HostDevice {
     List<Thread> started = new ArrayList<>();
     for (int i = 0; i < config.workers(); i++) {
       started.add(
-          Thread.ofPlatform()
-              .daemon()
-              .name("fairlead-host-device" + ordinal + "-worker" + i)
-              .unstarted(new Worker(this, i, config.spinNanos())));
+          Role.DEVICE_MANAGER.newThread(
+              "host-device" + ordinal + "-worker" + i, new Worker(this, i, config.spinNanos())));
     }
     threads = List.copyOf(started);
     started.forEach(Thread::start);

@@ -18,7 +18,9 @@ import io.fairlead.device.Operand;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.Grid;
+import io.fairlead.task.Completion;
 import io.fairlead.task.ForkOptions;
+import io.fairlead.task.Role;
 import io.fairlead.task.TaskConfig;
 import io.fairlead.task.TaskRuntime;
 import io.fairlead.task.TaskScope;
@@ -28,6 +30,9 @@ import java.lang.foreign.ValueLayout;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -205,6 +210,38 @@ class ContextOnHostTest {
       List<String> sites = java.util.Objects.requireNonNull(context.fault()).launchSites();
       assertThat(sites).hasSize(1);
       assertThat(sites.getFirst()).contains("launch poison (10 items)").contains("careless");
+    }
+  }
+
+  @Test
+  void whoIsCalledBackIsOnADeviceManagersThread() throws Exception {
+    CountDownLatch hold = new CountDownLatch(1);
+    ModuleSource source =
+        ModuleSource.java("held", Map.of("held", (arguments, begin, end) -> await(hold)));
+    try (TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
+        Driver driver = new HostDriverProvider().open(Map.of("workers", "1"));
+        DeviceContext context = DeviceContext.open(tasks, driver, 0, DeviceConfig.defaults())) {
+      DeviceStream stream = context.stream();
+      context.load(source).kernel("held").launch(stream, Grid.of(1));
+      Completion<Void> reached = stream.reached();
+      AtomicReference<Role> role = new AtomicReference<>();
+      CountDownLatch called = new CountDownLatch(1);
+      reached.onDone(
+          done -> {
+            role.set(Role.current());
+            called.countDown();
+          });
+      hold.countDown();
+      assertThat(called.await(20, TimeUnit.SECONDS)).isTrue();
+      assertThat(role).hasValue(Role.DEVICE_MANAGER);
+    }
+  }
+
+  private static void await(CountDownLatch latch) {
+    try {
+      latch.await();
+    } catch (InterruptedException e) {
+      throw new IllegalStateException("a device is not interrupted", e);
     }
   }
 }

@@ -11,7 +11,10 @@ public enum Role {
   FOREIGN,
   /** The owner of an engine. May wait for other engines, at its own cost. */
   OWNER,
-  /** The owner of a device context, or the runtime's poller. Must not wait for others. */
+  /**
+   * The owner of a device context, the runtime's poller, or a thread on which a driver says that
+   * work has ended. Must not wait for others.
+   */
   DEVICE_MANAGER,
   /** The loop of a message engine. Must not wait for others. */
   COMM,
@@ -24,6 +27,17 @@ public enum Role {
       return thread.role;
     }
     return Task.current().isRoot() ? FOREIGN : TASK;
+  }
+
+  /**
+   * A daemon platform thread that has this role for every gate, not started. For drivers that call
+   * back from threads of their own, which are {@link #DEVICE_MANAGER}: else whoever is called back
+   * counts as {@link #FOREIGN}, and would wait, or enter another engine, on the device's thread.
+   *
+   * @param name what follows "fairlead-" in the thread's name
+   */
+  public Thread newThread(String name, Runnable body) {
+    return new RoleThread(name, this, null, body);
   }
 
   /** Whether a thread of this role may wait for another engine to do something. */
