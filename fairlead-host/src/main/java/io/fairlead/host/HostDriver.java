@@ -276,9 +276,15 @@ final class HostDriver implements Driver {
     HostEvent found = handles.event(event);
     HostStream target = enter(DriverCall.EVENT_RECORD, stream);
     checkSame(target, found);
-    EventRecord point = new EventRecord(target);
-    target.enqueue(point);
-    found.record(point);
+    EventRecord before;
+    EventRecord point;
+    do {
+      before = found.last();
+      point = new EventRecord(target);
+      target.enqueue(point);
+      // If another record came between, it may be the earlier one of the two: go behind both, lest
+      // the event promises less than its last record did.
+    } while (!found.record(before, point));
   }
 
   @Override

@@ -1,5 +1,7 @@
 package io.fairlead.host;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -8,6 +10,16 @@ import org.jspecify.annotations.Nullable;
  */
 final class HostEvent extends HandleTable.Entry {
   private final HostContext context;
+
+  private static final VarHandle LAST;
+
+  static {
+    try {
+      LAST = MethodHandles.lookup().findVarHandle(HostEvent.class, "last", EventRecord.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
 
   /** Written by eventRecord, read by waits and queries: volatile; null while never recorded. */
   private volatile @Nullable EventRecord last;
@@ -20,8 +32,10 @@ final class HostEvent extends HandleTable.Entry {
     return last;
   }
 
-  void record(EventRecord recorded) {
-    last = recorded;
+  /** Names {@code recorded}, unless it no longer names {@code before}; says whether it does. */
+  boolean record(@Nullable EventRecord before, EventRecord recorded) {
+    // Compare and set: of two that record at once, the later one in the stream must win.
+    return LAST.compareAndSet(this, before, recorded);
   }
 
   @Override
