@@ -338,21 +338,38 @@ public final class DeviceContext implements AutoCloseable {
    */
   public DeviceStream adoptStream(long handle) {
     DeviceStream known = findAdopted(handle);
+    return known != null ? known : managedCall("adopt stream", () -> adopt(handle));
+  }
+
+  /** Owner only, so that of several who adopt a stream at once the first one's is everybody's. */
+  private DeviceStream adopt(long handle) {
+    DeviceStream known = findAdopted(handle);
     if (known != null) {
       return known;
     }
-    StreamCore core =
-        managedCall("adopt stream", () -> publish(newCore(true), made -> made.adopt(handle)));
+    long used = lastNumberOf(handle);
+    StreamCore core = publish(newCore(true), made -> made.adopt(handle, used));
     poll();
+    DeviceStream stream = new DeviceStream(core, false);
     table.lock();
     try {
-      DeviceStream stream = new DeviceStream(core, false);
       adopted.removeIf(each -> !each.core().isOpen());
       adopted.add(stream);
       return stream;
     } finally {
       table.unlock();
     }
+  }
+
+  /** The last number that earlier adoptions, which have not ended yet, gave out or signalled. */
+  private long lastNumberOf(long handle) {
+    long last = 0;
+    for (StreamCore core : cores) {
+      if (core.adopted && core.handle() == handle) {
+        last = Math.max(last, core.enqueued());
+      }
+    }
+    return last;
   }
 
   private @Nullable DeviceStream findAdopted(long handle) {
@@ -425,12 +442,23 @@ public final class DeviceContext implements AutoCloseable {
   public Completion<Void> reached() {
     List<Completion<Void>> unfinished = new ArrayList<>();
     for (StreamCore core : cores) {
-      Completion<Void> each = core.completion(core.last());
+      Completion<Void> each = endOf(core);
       if (each != REACHED) {
         unfinished.add(each);
       }
     }
     return unfinished.isEmpty() ? REACHED : allOf(unfinished);
+  }
+
+  /**
+   * Fails for a stream that the driver no longer knows, an adopted one that its maker destroyed.
+   */
+  private static Completion<Void> endOf(StreamCore core) {
+    try {
+      return core.completion(core.last());
+    } catch (DeviceException e) {
+      return Completion.failed(e);
+    }
   }
 
   @SuppressWarnings("NullAway") // Void has no other value
@@ -664,8 +692,20 @@ public final class DeviceContext implements AutoCloseable {
         new Site(operation, ordinal(), stream), Objects.requireNonNull(fault()));
   }
 
-  /** What the user gets for the driver's refusal. A fatal one loses the context first. */
+  /**
+   * What the user gets for the driver's refusal. A fatal one loses the context first, and tells
+   * everybody: so not while a stream's turn is held.
+   */
   DeviceException translate(DriverException e, String operation, long stream) {
+    DeviceException translated = translateUnderTurn(e, operation, stream);
+    if (e.isFatal()) {
+      failWaiters();
+    }
+    return translated;
+  }
+
+  /** As translate, but whoever holds the turn calls {@link #failWaiters} when it is given up. */
+  DeviceException translateUnderTurn(DriverException e, String operation, long stream) {
     if (e.isFatal()) {
       DriverException first = driver.status(nativeContext);
       lose(first == null ? e : first);
@@ -697,8 +737,10 @@ public final class DeviceContext implements AutoCloseable {
                 true,
                 "the driver says that the context is lost, but not why",
                 null));
+    failWaiters();
   }
 
+  /** The context is lost; whoever says so calls {@link #failWaiters} next, with no lock held. */
   private void lose(DriverException cause) {
     if (failure != null) {
       return;
@@ -720,7 +762,6 @@ public final class DeviceContext implements AutoCloseable {
             new Cause(cause.status(), cause.statusName(), cause));
     // CAS: one first cause for all, however many threads find a fault at once
     if (FAILURE.compareAndSet(this, null, new DeviceLostException(site, first))) {
-      failWaiters();
       LOG.log(Level.WARNING, "device " + ordinal() + " is lost: " + first.getMessage());
     }
   }
@@ -742,7 +783,8 @@ public final class DeviceContext implements AutoCloseable {
     return more > 0 ? first + "; and " + more + " more (see launchSites())" : first;
   }
 
-  private void failWaiters() {
+  /** Runs their callbacks, so no lock may be held. Any thread; never blocks; may be repeated. */
+  void failWaiters() {
     for (StreamCore core : cores) {
       core.drain();
     }
@@ -827,6 +869,7 @@ public final class DeviceContext implements AutoCloseable {
         DriverException status = driver.status(nativeContext);
         if (status != null) {
           lose(status);
+          failWaiters();
         }
       }
     }

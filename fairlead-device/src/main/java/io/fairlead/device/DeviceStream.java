@@ -59,7 +59,7 @@ public final class DeviceStream implements AutoCloseable {
    * Completes when the position is reached; as {@link #reached()}. If it is already, there is no
    * driver call and nothing is allocated.
    *
-   * @throws IllegalArgumentException if the mark is of another stream
+   * @throws IllegalArgumentException if the mark is of another stream, or past its last operation
    */
   public Completion<Void> reached(Mark mark) {
     return core.completion(own(mark));
@@ -78,7 +78,17 @@ public final class DeviceStream implements AutoCloseable {
       throw new IllegalArgumentException(
           "the mark is of " + mark + ", not of stream " + id() + "; ask mark.stream()");
     }
+    requireEnqueued(mark);
     return mark.sequence();
+  }
+
+  /** What was not enqueued yet has no end to wait for: nobody was given that mark. */
+  private static void requireEnqueued(Mark mark) {
+    long last = mark.stream().core.enqueued();
+    if (mark.sequence() > last) {
+      throw new IllegalArgumentException(
+          "the mark is of " + mark + ", but only " + last + " were enqueued; ask stream.mark()");
+    }
   }
 
   /**
@@ -100,6 +110,7 @@ public final class DeviceStream implements AutoCloseable {
               + mark
               + " of another driver; wait for mark.stream().reached(mark) instead");
     }
+    requireEnqueued(mark);
     core.after(source, mark.sequence());
   }
 
@@ -110,7 +121,7 @@ public final class DeviceStream implements AutoCloseable {
    */
   public void checkpoint() {
     core.requireUsable("checkpoint");
-    core.checkpoint();
+    core.checkpointNow();
   }
 
   // --- enqueueing

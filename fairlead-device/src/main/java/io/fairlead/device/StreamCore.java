@@ -73,6 +73,8 @@ import org.jspecify.annotations.Nullable;
  * state       | see above                | any                | CAS
  * ring        | turn                     | who finds a fault  | plain, a diagnosis
  * addresses   | turn                     | turn               | plain
+ * lostSource  | turn                     | turn               | plain: the context of another stream,
+ *             |                          |                    | whose waiters are told after the turn
  * </pre>
  */
 final class StreamCore {
@@ -132,6 +134,7 @@ final class StreamCore {
   private long[] addresses = new long[8];
   private @Nullable String madeAt;
   private @Nullable String closedBy;
+  private @Nullable DeviceContext lostSource;
   private volatile long enqueued;
   private volatile long done;
   private volatile long wanted;
@@ -168,16 +171,22 @@ final class StreamCore {
     createEvents();
   }
 
-  /** Takes a stream that somebody else made. Owner only. */
-  void adopt(long foreignHandle) {
+  /**
+   * Takes a stream that somebody else made. Owner only.
+   *
+   * @param used the last number of an earlier adoption whose signals may still be on their way
+   */
+  void adopt(long foreignHandle, long used) {
     handle = foreignHandle;
     long reached =
         driverCall(DriverCall.SIGNAL, "adopt stream", () -> driver.reached(foreignHandle));
-    // numbers go on where an earlier adoption left off: the values of a stream must not fall
-    enqueued = reached;
+    // numbers go on where an earlier adoption left off: the values of a stream must not fall, and
+    // a signal of that one must not be taken for one of ours
+    long last = Math.max(reached, used);
+    enqueued = last;
     done = reached;
-    wanted = reached;
-    signalled = reached;
+    wanted = last;
+    signalled = last;
     createEvents();
   }
 
@@ -240,7 +249,7 @@ final class StreamCore {
       return;
     }
     if (!isDue(enqueued)) {
-      waiters.refuse(context.closedBeforeEnd());
+      waiters.end(context.closedBeforeEnd());
     }
     // before the handle goes: who finds the stream unknown to the driver then sees why
     state = State.CLOSED;
@@ -272,9 +281,22 @@ final class StreamCore {
     return enqueued;
   }
 
-  /** What everybody who waits for the whole stream waits for. */
+  /** What everybody who waits for the whole stream waits for; also while the context closes. */
   long last() {
-    return adopted && isOpen() ? position() : enqueued;
+    if (!adopted) {
+      return enqueued;
+    }
+    turn.lock();
+    try {
+      return isOpen() ? advance() : enqueued;
+    } finally {
+      turn.unlock();
+    }
+  }
+
+  /** The last position that a signal was enqueued for. */
+  long signalled() {
+    return signalled;
   }
 
   boolean isOpen() {
@@ -295,12 +317,12 @@ final class StreamCore {
     if (!adopted && deferred.isEmpty()) {
       return enqueued;
     }
-    takeTurn("mark");
+    takeTurn("mark", false);
     try {
       applyDeferred();
       return adopted ? advance() : enqueued;
     } finally {
-      turn.unlock();
+      leaveTurn();
     }
   }
 
@@ -395,9 +417,18 @@ final class StreamCore {
         signalling = false;
       }
       if (refused != null) {
-        waiters.refuse(context.translate(refused, "signal", id));
+        refuseWaiters(refused);
         return;
       }
+    }
+  }
+
+  private void refuseWaiters(DriverException refused) {
+    if (turn.isHeldByCurrentThread()) {
+      waiters.noteRefusal(context.translateUnderTurn(refused, "signal", id)); // see leaveTurn
+    } else {
+      waiters.noteRefusal(context.translate(refused, "signal", id));
+      drain();
     }
   }
 
@@ -457,7 +488,8 @@ final class StreamCore {
       }
     } catch (DriverException e) {
       if (state != State.CLOSED) {
-        waiters.refuse(context.translate(e, "synchronize", id));
+        // if it is fatal, everybody is told; else whoever waits parks, and is told in the usual way
+        context.translate(e, "synchronize", id);
       }
     }
     drain();
@@ -476,7 +508,8 @@ final class StreamCore {
       Operand[] operands,
       Access[] accesses,
       StreamOperation body) {
-    takeTurn(operation);
+    // what is given back must be, also by a task that was cancelled meanwhile
+    takeTurn(operation, call == DriverCall.FREE_ASYNC);
     try {
       applyDeferred();
       submit(self, call, operation, items, operands, accesses, body);
@@ -488,7 +521,7 @@ final class StreamCore {
       keepUp(sequence);
       return sequence;
     } finally {
-      turn.unlock();
+      leaveTurn();
       // the cleaner must not find the stream dropped while its operation is being enqueued
       Reference.reachabilityFence(self);
     }
@@ -556,7 +589,7 @@ final class StreamCore {
         gate.leave(previous);
       }
     } catch (DriverException e) {
-      throw context.translate(e, operation, id);
+      throw context.translateUnderTurn(e, operation, id); // see leaveTurn
     }
   }
 
@@ -579,12 +612,21 @@ final class StreamCore {
       requestSignal(sequence);
     }
     if (sequence % CHECKPOINT_EVERY == 0) {
+      checkpointAhead();
+    }
+  }
+
+  /** The operation stands, whatever becomes of this. */
+  private void checkpointAhead() {
+    try {
       checkpoint();
+    } catch (DeviceException e) {
+      // whoever needs a checkpoint records one then, and is told if that is refused as well
     }
   }
 
   /** Takes the turn, with room for one more operation. Parks before the turn, never under it. */
-  private void takeTurn(String operation) {
+  private void takeTurn(String operation, boolean uninterruptibly) {
     DeviceContext.requireMayEnter(operation);
     while (true) {
       turn.lock();
@@ -598,7 +640,34 @@ final class StreamCore {
         return;
       }
       turn.unlock();
-      completion(enqueued - unfinishedMax + 1).await();
+      Completion<Void> room = completion(enqueued - unfinishedMax + 1);
+      if (uninterruptibly) {
+        room.awaitUninterruptibly();
+      } else {
+        room.await();
+      }
+    }
+  }
+
+  /**
+   * Gives the turn up, then tells the waiters of what went wrong under it: their callbacks may take
+   * turns themselves.
+   */
+  private void leaveTurn() {
+    boolean nested = turn.getHoldCount() > 1;
+    DeviceContext source = lostSource;
+    lostSource = nested ? source : null;
+    turn.unlock();
+    if (nested) {
+      return;
+    }
+    if (context.failure() != null) {
+      context.failWaiters();
+    } else if (waiters.isRefused()) {
+      drain();
+    }
+    if (source != null) {
+      source.failWaiters();
     }
   }
 
@@ -624,11 +693,11 @@ final class StreamCore {
       counters.edgesElided.increment();
       return;
     }
-    takeTurn("wait for stream " + source.id);
+    takeTurn("wait for stream " + source.id, false);
     try {
       edge(source, sequence);
     } finally {
-      turn.unlock();
+      leaveTurn();
     }
   }
 
@@ -674,7 +743,11 @@ final class StreamCore {
     try {
       waitFor(source, source.checkpointFor(sequence));
     } catch (DeviceException e) {
-      if (!source.isDue(sequence) || source.context.failure() != null) {
+      if (source.context.failure() != null) {
+        lostSource = source.context;
+        throw e;
+      }
+      if (!source.isDue(sequence)) {
         throw e;
       }
       // the source ended and was destroyed under us, events and all: nothing to wait for
@@ -711,6 +784,17 @@ final class StreamCore {
       }
     }
     return best != null ? best : checkpoint();
+  }
+
+  /** As {@link #checkpoint}, for a caller that holds no turn. */
+  void checkpointNow() {
+    try {
+      checkpoint();
+    } finally {
+      if (context.failure() != null) {
+        context.failWaiters();
+      }
+    }
   }
 
   /**

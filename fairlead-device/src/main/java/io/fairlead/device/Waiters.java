@@ -5,6 +5,8 @@ import io.fairlead.task.WaitHelp;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.PriorityQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -30,6 +32,7 @@ import org.jspecify.annotations.Nullable;
  * rounds      | any               | any               | atomic: 0 to 1 makes the caller the drainer
  * waiting     | drainer           | drainer           | plain; rounds orders one drainer after the other
  * refusal     | any               | drainer           | atomic, taken by the drainer
+ * end         | owner             | drainer           | volatile, before a drain
  * outstanding | any               | poller, any       | atomic; a hint: 0 lets the poller skip us
  * cancelled   | any               | drainer           | atomic; a hint when to sweep
  * </pre>
@@ -55,6 +58,7 @@ final class Waiters {
   private final AtomicReference<@Nullable DeviceException> refusal = new AtomicReference<>();
   private final PriorityQueue<Waiter> waiting = new PriorityQueue<>();
   private volatile @Nullable Waiter incoming;
+  private volatile @Nullable DeviceException end;
 
   /** How many were added so far; makes waiters for the same operation first come, first served. */
   private long arrivals;
@@ -87,10 +91,18 @@ final class Waiters {
     cancelled.incrementAndGet();
   }
 
-  /** Fails all who wait now and are not due: their signal could not be enqueued. */
-  void refuse(DeviceException cause) {
-    refusal.set(cause);
-    drain();
+  /** The next drain fails those who wait without a signal: theirs could not be enqueued. */
+  void noteRefusal(DeviceException cause) {
+    refusal.compareAndSet(null, cause); // the first of several is the cause
+  }
+
+  boolean isRefused() {
+    return refusal.get() != null;
+  }
+
+  /** The next drain, and each after it, fails all who are not due: the stream is given up. */
+  void end(DeviceException cause) {
+    end = cause;
   }
 
   /**
@@ -171,10 +183,25 @@ final class Waiters {
 
   private int failHopeless(@Nullable DeviceException cause) {
     DeviceException lost = stream.context.failure();
+    if (lost == null) {
+      lost = end;
+    }
     if (lost != null) {
       return failAll(lost);
     }
-    return cause == null ? 0 : failAll(cause);
+    return cause == null ? 0 : failUnsignalled(cause);
+  }
+
+  /** Whose signal was taken will be reached all the same. */
+  private int failUnsignalled(DeviceException cause) {
+    long signalled = stream.signalled();
+    List<Waiter> failed = new ArrayList<>();
+    waiting.removeIf(each -> each.sequence > signalled && failed.add(each));
+    for (Waiter each : failed) {
+      outstanding.decrementAndGet();
+      each.fail(cause);
+    }
+    return failed.size();
   }
 
   private int failAll(DeviceException cause) {
