@@ -9,8 +9,9 @@ import org.w3c.dom.Element;
 import org.w3c.dom.Node;
 
 /**
- * Sums the Surefire reports of all modules: lists what failed and what was skipped and why, and ends
- * with a line "N passed, N failed, N skipped". Exit code 0 only if tests ran and none failed.
+ * Sums the Surefire reports of all modules: lists what failed, what was skipped and why, and what
+ * was not run; ends with a line "N passed, N failed, N skipped". Exit code 0 only if all ran and none
+ * failed.
  *
  * <p>Run by ./verify as {@code java scripts/TestSummary.java ROOT}.
  */
@@ -18,28 +19,42 @@ class TestSummary {
   private int passed;
   private final List<String> failed = new ArrayList<>();
   private final List<String> skipped = new ArrayList<>();
+  private final List<String> notRun = new ArrayList<>();
 
   public static void main(String[] args) throws Exception {
     TestSummary summary = new TestSummary();
-    for (Path report : reports(Path.of(args[0]))) {
-      summary.add(report);
+    for (Path module : modules(Path.of(args[0]))) {
+      summary.addModule(module);
     }
     System.exit(summary.print() ? 0 : 1);
   }
 
-  private static List<Path> reports(Path root) throws IOException {
-    try (Stream<Path> modules = Files.list(root)) {
-      List<Path> reports = new ArrayList<>();
-      for (Path module : modules.filter(m -> Files.exists(m.resolve("pom.xml"))).sorted().toList()) {
-        Path folder = module.resolve("target/surefire-reports");
-        if (Files.isDirectory(folder)) {
-          try (Stream<Path> files = Files.list(folder)) {
-            files.filter(f -> f.getFileName().toString().matches("TEST-.*\\.xml")).sorted()
-                .forEach(reports::add);
-          }
-        }
-      }
-      return reports;
+  private static List<Path> modules(Path root) throws IOException {
+    try (Stream<Path> folders = Files.list(root)) {
+      return folders.filter(folder -> Files.exists(folder.resolve("pom.xml"))).sorted().toList();
+    }
+  }
+
+  /** A module with tests and no report stands on one that failed, or its JVM died at once. */
+  private void addModule(Path module) throws Exception {
+    List<Path> reports = reports(module.resolve("target/surefire-reports"));
+    if (reports.isEmpty() && Files.isDirectory(module.resolve("src/test/java"))) {
+      notRun.add("the tests of " + module.getFileName());
+    }
+    for (Path report : reports) {
+      add(report);
+    }
+  }
+
+  private static List<Path> reports(Path folder) throws IOException {
+    if (!Files.isDirectory(folder)) {
+      return List.of();
+    }
+    try (Stream<Path> files = Files.list(folder)) {
+      return files
+          .filter(file -> file.getFileName().toString().matches("TEST-.*\\.xml"))
+          .sorted()
+          .toList();
     }
   }
 
@@ -78,12 +93,13 @@ class TestSummary {
   private boolean print() {
     list("failed", failed);
     list("skipped", skipped);
+    list("not run", notRun);
     if (passed + failed.size() == 0) {
       System.out.println("No test ran: look at the first error above.");
     }
     System.out.printf(
         "%d passed, %d failed, %d skipped%n", passed, failed.size(), skipped.size());
-    return passed > 0 && failed.isEmpty();
+    return passed > 0 && failed.isEmpty() && notRun.isEmpty();
   }
 
   private static void list(String what, List<String> tests) {

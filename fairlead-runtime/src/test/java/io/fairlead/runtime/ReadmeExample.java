@@ -41,7 +41,7 @@ final class ReadmeExample {
   private ReadmeExample() {}
 
   static List<Double> sums(List<Batch> batches) {
-    // readme:begin
+    // snippet:readme
     try (Fairlead fairlead = Fairlead.open(); // CUDA, or the host device, and says so
         TaskScope<Double> scope = fairlead.scope()) { // children end before it closes
       Device device = fairlead.device();
@@ -60,7 +60,7 @@ final class ReadmeExample {
       }
       return scope.join(); // results in fork order
     }
-    // readme:end
+    // end:readme
   }
 
   @SuppressWarnings("ArrayRecordComponent") // never compared

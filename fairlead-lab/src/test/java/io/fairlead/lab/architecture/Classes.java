@@ -34,15 +34,14 @@ final class Classes {
     JavaClasses tests = new ClassFileImporter().importPaths(testFolders());
     return tests.that(
         DescribedPredicate.describe(
-            "are no canary", type -> !type.getPackageName().startsWith(CANARIES)));
+            "are ours, and no canary",
+            type -> !isGenerated(type) && !type.getPackageName().startsWith(CANARIES)));
   }
 
   /** Every class of one canary package. */
   static JavaClasses canary(String name) {
     JavaClasses all = new ClassFileImporter().importPackages(CANARIES + "." + name);
-    return all.that(
-        DescribedPredicate.describe(
-            "are ours, not generated", type -> !type.getPackageName().contains("generated")));
+    return all.that(DescribedPredicate.describe("are ours", type -> !isGenerated(type)));
   }
 
   /** The short name of the module that a class was read from, or nothing. */
@@ -52,6 +51,12 @@ final class Classes {
         .filter(Matcher::matches)
         .map(match -> match.group(1))
         .orElse("");
+  }
+
+  /** JMH writes packages of its own, jcstress writes classes beside the race test. */
+  private static boolean isGenerated(JavaClass type) {
+    return type.getPackageName().endsWith(".jmh_generated")
+        || type.getName().matches(".*_jcstress(\\$.*)?");
   }
 
   private interface FolderFilter {

@@ -26,9 +26,9 @@ final class Snippets {
 
   private Snippets() {}
 
-  /** The number of Java blocks in a page. */
-  static int count(String page) {
-    return (int) BLOCK.matcher(page).results().count();
+  /** The text of each Java block in a page. */
+  static List<String> blocks(String page) {
+    return BLOCK.matcher(page).results().map(block -> block.group("text")).toList();
   }
 
   /** What is wrong with the Java blocks of a page; each line says what to do. */

@@ -43,6 +43,15 @@ class SnippetsTest {
   }
 
   @Test
+  void theReadmeShowsAShortExample() {
+    assertThat(Snippets.blocks(Repository.read("README.md")))
+        .as("README.md shows about fifteen lines of Java")
+        .isNotEmpty()
+        .allSatisfy(block -> assertThat(block.lines()).hasSizeLessThanOrEqualTo(18))
+        .allSatisfy(block -> assertThat(block.lines()).allMatch(line -> line.length() <= 100));
+  }
+
+  @Test
   void aTrueCopyIsAccepted() {
     assertThat(problems("<!-- snippet: E.java#sum -->", "int sum() {\n  return 1 + 1;\n}\n"))
         .isEmpty();
@@ -71,7 +80,7 @@ class SnippetsTest {
 
   private static List<String> problems(String mark, String block) {
     String page = "Text.\n" + mark + "\n```java\n" + block + "```\n";
-    assertThat(Snippets.count(page)).isEqualTo(1);
+    assertThat(Snippets.blocks(page)).hasSize(1);
     return Snippets.problems(page, file -> SOURCE);
   }
 }

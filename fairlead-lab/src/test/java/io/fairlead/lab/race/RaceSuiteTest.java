@@ -29,7 +29,7 @@ import org.openjdk.jcstress.infra.runners.TestList;
 class RaceSuiteTest {
   private static final String CANARY = LostUpdateRaceTest.class.getName();
   private static final boolean LONG = Boolean.getBoolean("fairlead.long");
-  private static final long LIMIT_MINUTES = LONG ? 120 : 5;
+  private static final long LIMIT_MINUTES = LONG ? 120 : 8;
 
   /** What jcstress starts a line with when it reports a result of a test. */
   private static final Pattern RESULT = Pattern.compile("\\.+ \\[([A-Z ]+)] (\\S+)");
