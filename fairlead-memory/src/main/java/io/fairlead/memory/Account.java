@@ -14,6 +14,9 @@ final class Account {
   final String task;
   final long taskId;
 
+  /** Whether it is the root task's: any number of threads share it. */
+  final boolean shared;
+
   /** Null for the root task, which is shared and so says nothing about who waits for whom. */
   final @Nullable Account parent;
 
@@ -22,9 +25,15 @@ final class Account {
 
   @Nullable Room room;
 
+  /** Of a task that is not the root task. */
   Account(String task, long taskId, @Nullable Account parent) {
+    this(task, taskId, false, parent);
+  }
+
+  private Account(String task, long taskId, boolean shared, @Nullable Account parent) {
     this.task = task;
     this.taskId = taskId;
+    this.shared = shared;
     this.parent = parent;
   }
 
@@ -68,7 +77,7 @@ final class Account {
 
     @Override
     protected Account initial(Task task) {
-      return new Account(task.name(), task.id(), null);
+      return new Account(task.name(), task.id(), task.isRoot(), null);
     }
 
     @Override

@@ -50,6 +50,9 @@ final class Budget {
    */
   private volatile int waiting;
 
+  /** Why nobody may wait any more; null while the device is open. */
+  private @Nullable RuntimeException refusal;
+
   Budget(long limit) {
     this.limit = limit;
   }
@@ -77,6 +80,8 @@ final class Budget {
   }
 
   private Request enter(Request request) {
+    Completion.Source<Boolean> source;
+    RuntimeException refused;
     lock.lock();
     try {
       boolean goesOn = request.account.continues(request.reserves);
@@ -85,12 +90,38 @@ final class Budget {
       if ((goesOn || first) && grant(request)) {
         return request;
       }
-      request.source = Completion.source();
-      (goesOn ? continuing : fresh).addLast(request);
-      waiting = continuing.size() + fresh.size();
-      return request;
+      source = Completion.source();
+      request.source = source;
+      refused = refusal;
+      if (refused == null) {
+        (goesOn ? continuing : fresh).addLast(request);
+        waiting = continuing.size() + fresh.size();
+      }
     } finally {
       lock.unlock();
+    }
+    if (refused != null) {
+      source.fail(refused);
+    }
+    return request;
+  }
+
+  /** The device closes: whoever waits, or would have to from now on, fails with {@code cause}. */
+  void refuseWaiting(RuntimeException cause) {
+    List<Request> refused;
+    lock.lock();
+    try {
+      refusal = cause;
+      refused = new ArrayList<>(continuing);
+      refused.addAll(fresh);
+      continuing.clear();
+      fresh.clear();
+      waiting = 0;
+    } finally {
+      lock.unlock();
+    }
+    for (Request request : refused) {
+      Objects.requireNonNull(request.source, "a request that waits").fail(cause);
     }
   }
 
@@ -264,11 +295,14 @@ final class Budget {
     return waiting;
   }
 
-  /** Whether every byte in the way of a request is held by the account that asks. */
+  /**
+   * Whether every byte in the way of a request is held by the account that asks. Not so for the
+   * root task: another of its threads may give back.
+   */
   boolean heldOnlyBy(Account account) {
     lock.lock();
     try {
-      return pendingFree == 0 && reserved == 0 && inUse == account.held;
+      return !account.shared && pendingFree == 0 && reserved == 0 && inUse == account.held;
     } finally {
       lock.unlock();
     }
@@ -326,7 +360,10 @@ final class Budget {
     /** For a reservation; set before it is entered. */
     boolean attach;
 
-    /** Null if the request was granted at once; else completed when it is. Set before it waits. */
+    /**
+     * Null if the request was granted at once; else completed when it is, or failed when the device
+     * closes. Set before it waits.
+     */
     Completion.@Nullable Source<Boolean> source;
 
     /** Written once under the lock; read there, or by its owner once it knows of the grant. */

@@ -12,6 +12,8 @@ import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.fault.Mutant;
+import io.fairlead.fault.TaskCancelledException;
+import io.fairlead.fault.TaskInterruptedException;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Retired;
 import io.fairlead.task.Role;
@@ -24,6 +26,9 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.jspecify.annotations.Nullable;
 
@@ -194,14 +199,16 @@ public final class Device implements AutoCloseable {
         continue;
       }
       if (budget.withdraw(request)) {
-        String why =
-            stillAlone
-                ? "the task itself holds all of it, so waiting does not help"
-                : "nothing came back within " + config.waitNanos() / 1_000_000 + " ms";
-        throw outOfMemory(bytes, site, why, null);
+        throw outOfMemory(bytes, site, whyNot(stillAlone), null);
       }
       return;
     }
+  }
+
+  private String whyNot(boolean alone) {
+    return alone
+        ? "the task itself holds all of it, so waiting does not help"
+        : "nothing came back within " + config.waitNanos() / 1_000_000 + " ms";
   }
 
   /** The driver may have less room than the limit says: then its own pending frees are awaited. */
@@ -266,7 +273,8 @@ public final class Device implements AutoCloseable {
   /**
    * As {@link #reserve}, without waiting: the completion brings the reservation, which is the
    * calling task's; on a thread that never entered it only admits. Cancelling the completion
-   * withdraws the request.
+   * withdraws the request. If the task holds memory already, the completion fails when an
+   * allocation would: nobody may be left to give back what is missing.
    */
   public Completion<Reservation> requestReservation(long bytes) {
     requireReservable(bytes);
@@ -279,12 +287,21 @@ public final class Device implements AutoCloseable {
     }
     Completion.Source<Reservation> result = Completion.source();
     result.onCancel(() -> Waiting.forget(budget, request));
-    granted.completion().onDone(done -> hand(request, result));
+    granted.completion().onDone(done -> hand(done, request, result));
     reclaimer.watch();
+    if (request.continues) {
+      new Expiry(request, result, bytes, site()).start();
+    }
     return result.completion();
   }
 
-  private void hand(Budget.Request request, Completion.Source<Reservation> result) {
+  private void hand(
+      Completion<Boolean> done, Budget.Request request, Completion.Source<Reservation> result) {
+    Throwable refused = done.cause();
+    if (refused != null) {
+      result.fail(refused);
+      return;
+    }
     Reservation reservation = reservation(request);
     if (!result.complete(reservation)) {
       reservation.close();
@@ -337,8 +354,12 @@ public final class Device implements AutoCloseable {
 
   private void requireOpen() {
     if (closed) {
-      throw new IllegalStateException("device " + info().ordinal() + " was closed");
+      throw closedNow();
     }
+  }
+
+  private IllegalStateException closedNow() {
+    return new IllegalStateException("device " + info().ordinal() + " was closed; open it again");
   }
 
   // --- giving memory back -------------------------------------------------------------------
@@ -355,7 +376,7 @@ public final class Device implements AutoCloseable {
   void free(Storage storage) {
     Role role = Role.current();
     if (role == Role.DEVICE_MANAGER || role == Role.COMM || role == Role.CLEANER) {
-      context.owner().retire(new ToFree(this, storage));
+      context.owner().retire(new ToFree(() -> freeNow(storage)));
     } else {
       freeNow(storage);
     }
@@ -369,6 +390,16 @@ public final class Device implements AutoCloseable {
       return;
     }
     budget.closing(charge);
+    try {
+      end(storage, charge);
+    } catch (TaskCancelledException | TaskInterruptedException stop) {
+      // It takes another stream, which has to be made, and this task must not wait for that any
+      // more. The owner makes it itself.
+      context.owner().retire(new ToFree(() -> end(storage, charge)));
+    }
+  }
+
+  private void end(Storage storage, Charge charge) {
     try {
       enqueueFree(storage, charge);
     } catch (DeviceException failure) {
@@ -410,7 +441,7 @@ public final class Device implements AutoCloseable {
   }
 
   /**
-   * Ends the device: no new buffers; work that was enqueued ends; buffers that are still open are
+   * Ends the device: no new buffers; whoever waits for memory fails; work that was enqueued ends; buffers that are still open are
    * reported and freed; then the context closes. Waits for the work. A second close does nothing.
    */
   @Override
@@ -419,13 +450,14 @@ public final class Device implements AutoCloseable {
       return;
     }
     closed = true;
+    budget.refuseWaiting(closedNow());
     List<Leak> leaks = new ArrayList<>();
-    for (Storage storage : List.copyOf(live)) {
-      if (closeForgotten(storage)) {
-        leaks.add(leak(storage));
-      }
-    }
     try {
+      for (Storage storage : List.copyOf(live)) {
+        if (closeForgotten(storage)) {
+          leaks.add(leak(storage));
+        }
+      }
       if (!leaks.isEmpty()) {
         config.leakListener().accept(leaks);
       }
@@ -516,17 +548,55 @@ public final class Device implements AutoCloseable {
 
   /** On the owner: a close by a thread that may not wait. */
   private static final class ToFree extends Retired {
-    private final Device device;
-    private final Storage storage;
+    private final Runnable rest;
 
-    ToFree(Device device, Storage storage) {
-      this.device = device;
-      this.storage = storage;
+    ToFree(Runnable rest) {
+      this.rest = rest;
     }
 
     @Override
     protected void release() {
-      device.freeNow(storage);
+      rest.run();
+    }
+  }
+
+  /** Ends a request that nobody waits in, as {@link #awaitRoom} ends one that somebody does. */
+  private final class Expiry implements Runnable {
+    private final Budget.Request request;
+    private final Completion.Source<Reservation> result;
+    private final long bytes;
+    private final String site;
+    private final long start = System.nanoTime();
+
+    Expiry(
+        Budget.Request request, Completion.Source<Reservation> result, long bytes, String site) {
+      this.request = request;
+      this.result = result;
+      this.bytes = bytes;
+      this.site = site;
+    }
+
+    /** First when the task has held everything alone for long enough, then at the end. */
+    void start() {
+      later(Math.min(config.graceNanos(), config.waitNanos()));
+    }
+
+    private void later(long nanos) {
+      // The JDK's own timer: no thread of ours for something that hardly ever fires.
+      Future<?> timer =
+          ForkJoinPool.commonPool().schedule(this, Math.max(nanos, 0), TimeUnit.NANOSECONDS);
+      result.completion().onDone(done -> timer.cancel(false));
+    }
+
+    @Override
+    public void run() {
+      long left = config.waitNanos() - (System.nanoTime() - start);
+      boolean alone = budget.heldOnlyBy(request.account);
+      if (left > 0 && !alone) {
+        later(left);
+      } else if (budget.withdraw(request)) {
+        result.fail(outOfMemory(bytes, site, whyNot(alone), null));
+      }
     }
   }
 }

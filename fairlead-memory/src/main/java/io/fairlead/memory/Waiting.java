@@ -1,6 +1,7 @@
 package io.fairlead.memory;
 
 import io.fairlead.fault.DeadlineExceededException;
+import io.fairlead.fault.TaskFailedException;
 import io.fairlead.task.Completion;
 import java.time.Duration;
 import java.util.Objects;
@@ -18,6 +19,8 @@ final class Waiting {
     try {
       reclaimer.watch();
       source.completion().await();
+    } catch (TaskFailedException refused) {
+      throw closed(budget, request, refused);
     } catch (RuntimeException | Error failure) {
       forget(budget, request);
       throw failure;
@@ -31,7 +34,7 @@ final class Waiting {
    */
   static boolean await(Budget budget, Reclaimer reclaimer, Budget.Request request, long nanos) {
     Completion.Source<Boolean> source = request.source;
-    if (source == null || source.completion().isDone()) {
+    if (source == null || source.completion().state() == Completion.State.DONE) {
       return true;
     }
     long start = System.nanoTime();
@@ -45,10 +48,20 @@ final class Waiting {
         throw late;
       }
       return false;
+    } catch (TaskFailedException refused) {
+      throw closed(budget, request, refused);
     } catch (RuntimeException | Error failure) {
       forget(budget, request);
       throw failure;
     }
+  }
+
+  /** What a request fails with when the device closes, with the trace of who waited. */
+  private static IllegalStateException closed(
+      Budget budget, Budget.Request request, TaskFailedException refused) {
+    forget(budget, request);
+    Throwable cause = Objects.requireNonNull(refused.getCause(), "why nobody may wait");
+    return new IllegalStateException(cause.getMessage(), cause);
   }
 
   static Charge granted(Budget.Request request) {

@@ -28,14 +28,14 @@ final class TestDevice implements AutoCloseable {
   final List<Device> devices = new ArrayList<>();
   private final List<DeviceStream> streams = new ArrayList<>();
 
-  private TestDevice(MemoryConfig memory, Map<String, String> settings) {
+  private TestDevice(MemoryConfig memory, DeviceConfig contexts, Map<String, String> settings) {
     Map<String, String> all =
         new HashMap<>(Map.of("memory", Long.toString(MEMORY), "poison", "true", "workers", "2"));
     all.putAll(settings);
     tasks = TaskRuntime.open(TaskConfig.DEFAULT);
     driver = new HostDriverProvider().open(all);
     for (int i = 0; i < driver.deviceCount(); i++) {
-      DeviceConfig config = DeviceConfig.defaults();
+      DeviceConfig config = contexts;
       if (isStepped()) {
         config = config.withCloseNanos(0); // nobody steps while it closes
       }
@@ -49,11 +49,11 @@ final class TestDevice implements AutoCloseable {
   }
 
   static TestDevice open(MemoryConfig memory) {
-    return new TestDevice(memory, Map.of());
+    return new TestDevice(memory, DeviceConfig.defaults(), Map.of());
   }
 
   static TestDevice open(MemoryConfig memory, Map<String, String> settings) {
-    return new TestDevice(memory, settings);
+    return new TestDevice(memory, DeviceConfig.defaults(), settings);
   }
 
   /** Nothing on it moves unless {@link #stepper} says so. */
@@ -62,7 +62,11 @@ final class TestDevice implements AutoCloseable {
   }
 
   static TestDevice stepped(MemoryConfig memory) {
-    return new TestDevice(memory, Map.of("stepped", "true"));
+    return stepped(memory, DeviceConfig.defaults());
+  }
+
+  static TestDevice stepped(MemoryConfig memory, DeviceConfig contexts) {
+    return new TestDevice(memory, contexts, Map.of("stepped", "true"));
   }
 
   private boolean isStepped() {
