@@ -441,8 +441,9 @@ public final class Device implements AutoCloseable {
   }
 
   /**
-   * Ends the device: no new buffers; whoever waits for memory fails; work that was enqueued ends; buffers that are still open are
-   * reported and freed; then the context closes. Waits for the work. A second close does nothing.
+   * Ends the device: no new buffers; whoever waits for memory fails; work that was enqueued ends;
+   * buffers that are still open are reported and freed; then the context closes. Waits for the
+   * work. A second close does nothing.
    */
   @Override
   public void close() {
@@ -568,8 +569,7 @@ public final class Device implements AutoCloseable {
     private final String site;
     private final long start = System.nanoTime();
 
-    Expiry(
-        Budget.Request request, Completion.Source<Reservation> result, long bytes, String site) {
+    Expiry(Budget.Request request, Completion.Source<Reservation> result, long bytes, String site) {
       this.request = request;
       this.result = result;
       this.bytes = bytes;

@@ -38,8 +38,7 @@ class GivingBackTest {
 
   /** A stepped device whose streams are full after few operations. */
   private HostStepper narrow() {
-    world =
-        TestDevice.stepped(PATIENT, DeviceConfig.defaults().withUnfinishedMax(UNFINISHED_MAX));
+    world = TestDevice.stepped(PATIENT, DeviceConfig.defaults().withUnfinishedMax(UNFINISHED_MAX));
     return world.stepper();
   }
 

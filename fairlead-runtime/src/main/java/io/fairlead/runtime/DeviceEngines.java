@@ -1,6 +1,7 @@
 package io.fairlead.runtime;
 
 import io.fairlead.memory.Device;
+import io.fairlead.memory.Reservation;
 import io.fairlead.task.Completion;
 import io.fairlead.task.EngineLimits;
 
@@ -21,9 +22,25 @@ final class DeviceEngines {
   }
 
   private static Completion<AutoCloseable> admit(Device device, long bytes) {
-    return bytes == 0
-        ? Completion.completed(DeviceEngines::nothing)
-        : device.requestReservation(bytes).thenApply(reservation -> reservation);
+    if (bytes == 0) {
+      return Completion.completed(DeviceEngines::nothing);
+    }
+    Completion<Reservation> request = device.requestReservation(bytes);
+    Completion.Source<AutoCloseable> admitted = Completion.source();
+    // Not thenApply: a call that gives up must take its request back, or it is granted to nobody.
+    admitted.onCancel(request::cancel);
+    request.onDone(done -> pass(done, admitted));
+    return admitted.completion();
+  }
+
+  private static void pass(
+      Completion<Reservation> done, Completion.Source<AutoCloseable> admitted) {
+    Throwable cause = done.cause();
+    if (cause != null) {
+      admitted.fail(cause);
+    } else if (!admitted.complete(done.getNow())) {
+      done.getNow().close();
+    }
   }
 
   /** Gives back no bytes. */

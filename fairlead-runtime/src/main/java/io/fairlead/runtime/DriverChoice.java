@@ -9,6 +9,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.ServiceLoader;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Which driver was taken, and why. {@code auto} takes the provider with the highest preference that
@@ -19,10 +20,16 @@ record DriverChoice(Driver driver, String reason) {
   private static final System.Logger LOGGER = System.getLogger("io.fairlead.runtime");
   private static final String HOST = "host";
 
-  /** Opens the driver that the configuration asks for. Blocking; not on a virtual thread. */
-  static DriverChoice open(FairleadConfig config) {
+  /**
+   * Opens the driver that the configuration asks for. Blocking; not on a virtual thread.
+   *
+   * @param loader where providers are looked for: the user's, not that of the thread that opens
+   */
+  static DriverChoice open(FairleadConfig config, @Nullable ClassLoader loader) {
     List<DriverProvider> providers =
-        ServiceLoader.load(DriverProvider.class).stream().map(ServiceLoader.Provider::get).toList();
+        ServiceLoader.load(DriverProvider.class, loader).stream()
+            .map(ServiceLoader.Provider::get)
+            .toList();
     return open(config, providers);
   }
 

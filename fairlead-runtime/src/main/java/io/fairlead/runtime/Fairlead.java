@@ -108,8 +108,9 @@ public final class Fairlead implements AutoCloseable {
 
   /** Providers may block in native code, which no carrier should: an owner's thread opens them. */
   private static DriverChoice openDriver(TaskRuntime tasks, FairleadConfig config) {
+    ClassLoader loader = Thread.currentThread().getContextClassLoader();
     try (Owner opener = tasks.owner("open-driver", Role.OWNER)) {
-      return opener.call(() -> DriverChoice.open(config)).await();
+      return opener.call(() -> DriverChoice.open(config, loader)).await();
     }
   }
 
@@ -213,7 +214,8 @@ public final class Fairlead implements AutoCloseable {
   /**
    * Runs {@code body} as {@code n} ranks of this process, each with its communicator, and returns
    * their results by rank. If one fails, the others' waits fail with its cause, and it is thrown
-   * once all have ended. Waits for them.
+   * once all have ended. One that returns closes its communicator: what it sent can still be
+   * received, and whoever waits for more from it fails. Waits for all ranks.
    *
    * <p>In {@link WaitMode#BLOCKING}, where a wait holds a thread, each rank runs on a platform
    * thread of its own; otherwise on virtual ones.
@@ -253,14 +255,19 @@ public final class Fairlead implements AutoCloseable {
     return threads.isEmpty() ? options : options.placement(new Placement.Bound(threads.get(rank)));
   }
 
-  /** A rank that fails takes its peers along: they would wait for its messages for ever. */
+  /**
+   * A rank that fails takes its peers along, and one that has returned sends no more: they would
+   * wait for its messages for ever.
+   */
   private static <T extends @Nullable Object> T runRank(Comm comm, RankBody<T> body)
       throws Exception {
-    try {
-      return body.run(comm);
-    } catch (Exception | Error failure) {
-      comm.fail(failure);
-      throw failure;
+    try (comm) {
+      try {
+        return body.run(comm);
+      } catch (Exception | Error failure) {
+        comm.fail(failure);
+        throw failure;
+      }
     }
   }
 

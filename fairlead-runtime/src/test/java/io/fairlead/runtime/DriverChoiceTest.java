@@ -7,8 +7,12 @@ import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.DriverProvider;
 import io.fairlead.host.HostDriverProvider;
+import java.net.URL;
+import java.util.Collections;
+import java.util.Enumeration;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.junit.jupiter.api.Test;
 
 /** Law 6: nothing falls back quietly. */
@@ -93,6 +97,34 @@ class DriverChoiceTest {
     @Override
     public Driver open(Map<String, String> settings) {
       throw new DriverException(status, "BROKEN", false, "broken on purpose", null);
+    }
+  }
+
+  @Test
+  void driversAreLookedForWhereTheCallerFindsItsClasses() {
+    List<String> asked = new CopyOnWriteArrayList<>();
+    ClassLoader mine = Thread.currentThread().getContextClassLoader();
+    Thread.currentThread().setContextClassLoader(new Listening(mine, asked));
+    try (Fairlead fairlead = Fairlead.open(FairleadConfig.defaults().withDevice("host"))) {
+      assertThat(fairlead.devices()).isNotEmpty();
+    } finally {
+      Thread.currentThread().setContextClassLoader(mine);
+    }
+    assertThat(asked).contains("META-INF/services/" + DriverProvider.class.getName());
+  }
+
+  private static final class Listening extends ClassLoader {
+    private final List<String> asked;
+
+    Listening(ClassLoader parent, List<String> asked) {
+      super(parent);
+      this.asked = asked;
+    }
+
+    @Override
+    protected Enumeration<URL> findResources(String name) {
+      asked.add(name);
+      return Collections.emptyEnumeration();
     }
   }
 }
