@@ -6,8 +6,12 @@ import io.fairlead.task.Retired;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
@@ -120,7 +124,7 @@ public final class HostBlocks {
     final List<Pinned> evicted = new ArrayList<>(0);
     @Nullable Slot found;
     boolean allocate;
-    @Nullable Mark oldestPending;
+    final List<Mark> oldestPending = new ArrayList<>(0);
     Completion.@Nullable Source<Boolean> change;
   }
 
@@ -132,8 +136,12 @@ public final class HostBlocks {
       search.found = reuse(sizeClass);
       if (search.found == null) {
         search.allocate = makeRoom(1L << sizeClass, search.evicted);
-        if (!search.allocate) {
-          search.oldestPending = oldestPending();
+        if (!search.allocate && freeReached()) {
+          search.found = reuse(sizeClass);
+          search.allocate = search.found == null && makeRoom(1L << sizeClass, search.evicted);
+        }
+        if (search.found == null && !search.allocate) {
+          search.oldestPending.addAll(oldestPending());
           search.change = Completion.source();
           waiting.add(search.change);
         }
@@ -172,14 +180,42 @@ public final class HostBlocks {
     return true;
   }
 
-  private @Nullable Mark oldestPending() {
+  /**
+   * Looks behind the oldest too: streams are not equally fast, and one that is held up must not
+   * keep the blocks of the others. Only before somebody would wait, since it looks at all.
+   */
+  private boolean freeReached() {
+    boolean found = false;
     for (ArrayDeque<Slot> each : pending) {
-      Slot oldest = each.peek();
-      if (oldest != null) {
-        return oldest.after;
+      for (Iterator<Slot> slots = each.iterator(); slots.hasNext(); ) {
+        Slot slot = slots.next();
+        if (slot.isReached()) {
+          slots.remove();
+          slot.after = null;
+          free.get(slot.pinned.sizeClass).add(slot);
+          found = true;
+        }
       }
     }
-    return null;
+    return found;
+  }
+
+  /** What is reached first on each stream that uses a block: one of them comes first of all. */
+  private Collection<Mark> oldestPending() {
+    Map<DeviceStream, Mark> oldest = new HashMap<>();
+    for (ArrayDeque<Slot> each : pending) {
+      for (Slot slot : each) {
+        Mark mark = slot.after;
+        if (mark != null) {
+          oldest.merge(mark.stream(), mark, HostBlocks::earlier);
+        }
+      }
+    }
+    return oldest.values();
+  }
+
+  private static Mark earlier(Mark one, Mark other) {
+    return one.sequence() <= other.sequence() ? one : other;
   }
 
   private Slot allocate(int sizeClass) {
@@ -221,8 +257,7 @@ public final class HostBlocks {
 
   private void awaitChange(Search search) {
     Completion.Source<Boolean> change = search.change;
-    Mark oldest = search.oldestPending;
-    if (oldest != null) {
+    for (Mark oldest : search.oldestPending) {
       oldest.stream().reached(oldest).onDone(this::wakeIfReached);
     }
     if (change != null) {

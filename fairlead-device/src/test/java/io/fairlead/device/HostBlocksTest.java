@@ -100,6 +100,42 @@ class HostBlocksTest {
   }
 
   @Test
+  void aSlowStreamDoesNotKeepTheBlocksOfOthers() throws Exception {
+    DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(8192);
+    try (World world = new World(FakeDriver.stepped(), config);
+        DeviceStream slow = world.context.openStream(0);
+        DeviceStream fast = world.context.openStream(0);
+        TaskScope<Void> scope = world.tasks.scope()) {
+      HostBlocks blocks = world.context.hostBlocks();
+      HostBlock first = blocks.take(4096);
+      HostBlock second = blocks.take(4096);
+      work(slow, "copy");
+      work(fast, "copy");
+      first.closeAfter(slow.mark());
+      second.closeAfter(fast.mark());
+      var reached = fast.reached();
+      world.driver.endOne(fast);
+      reached.await();
+      HostBlock third = blocks.take(4096); // found, although an older one is still in use
+
+      work(fast, "copy");
+      third.closeAfter(fast.mark());
+      AtomicInteger taken = new AtomicInteger();
+      scope.fork(
+          () -> {
+            blocks.take(4096).close();
+            taken.incrementAndGet();
+            return null;
+          });
+      World.until("it waits", () -> world.driver.count("signal") == 3);
+      world.driver.endOne(fast);
+      World.until("it was woken", () -> taken.get() == 1);
+      world.driver.endOne(slow);
+      scope.join();
+    }
+  }
+
+  @Test
   void freeBlocksOfOtherSizesMakeRoom() {
     DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(8192);
     try (World world = new World(FakeDriver.strict(), config)) {
