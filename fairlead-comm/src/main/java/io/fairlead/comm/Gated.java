@@ -5,6 +5,7 @@ import io.fairlead.comm.spi.Request;
 import io.fairlead.task.Completion;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A send that waits for a completion, in the place that was reserved for it at submit.
@@ -32,6 +33,9 @@ final class Gated extends LoopNode {
   private final Operation operation;
   private final GatedSends place;
   private final AtomicInteger state = new AtomicInteger(WAITING);
+
+  /** Who posts. Plain: others may see it late, but only the poster has to find itself. */
+  private @Nullable Thread poster;
 
   Gated(CommEngine engine, Request request, Operation operation, GatedSends place) {
     this.engine = engine;
@@ -64,6 +68,7 @@ final class Gated extends LoopNode {
     if (!state.compareAndSet(WAITING, POSTING)) {
       return;
     }
+    poster = Thread.currentThread();
     place.opened(this);
     engine.enter(request);
     state.set(POSTED);
@@ -88,7 +93,8 @@ final class Gated extends LoopNode {
       place.opened(this);
       return true;
     }
-    while (state.get() == POSTING) {
+    // What the post itself completes may cancel the send, and must not wait for the post.
+    while (state.get() == POSTING && poster != Thread.currentThread()) {
       LockSupport.parkNanos(PAUSE_NANOS);
     }
     return false;

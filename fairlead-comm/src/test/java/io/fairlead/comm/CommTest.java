@@ -390,6 +390,20 @@ class CommTest {
     }
   }
 
+  @Test
+  @Timeout(60)
+  void aGatedSendThatIsCancelledByWhatItCompletesDoesNotWaitForItself() {
+    try (World world = new World(2)) {
+      Completion.Source<String> gate = Completion.source();
+      Completion<Received> received = world.rank(1).receive(0, 1, World.memory(8));
+      Completion<?> sent = world.rank(0).send(1, 1, gate.completion(), Blob.of(World.longs(1)));
+      received.onDone(done -> sent.cancel()); // on the thread that posts the send
+
+      gate.complete("go");
+      assertThat(received.isDone()).isTrue();
+    }
+  }
+
   private static Reason reason(Completion<?> completion) {
     assertThat(completion.isDone()).as("it has ended").isTrue();
     assertThat(completion.cause()).isInstanceOf(CommException.class);

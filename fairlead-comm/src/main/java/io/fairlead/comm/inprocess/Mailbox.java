@@ -202,8 +202,9 @@ final class Mailbox {
       lock.unlock();
     }
     if (claimant != null) {
-      handOver(block, envelope, claimant, fault);
+      // The blobs were read: what the receive sets off may cancel the send and must not wait.
       envelope.state = Envelope.ENDED;
+      handOver(block, envelope, claimant, fault);
     }
     if (!kept) {
       pool.give(block);
