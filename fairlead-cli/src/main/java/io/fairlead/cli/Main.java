@@ -29,6 +29,10 @@ public final class Main implements Runnable {
 
   /** Runs the command and ends the process with its exit code. */
   public static void main(String[] args) {
+    if (args.length == 1 && args[0].equals("--version")) {
+      System.out.println(new Version().getVersion()[0]); // at once, without a parser of options
+      return;
+    }
     plainLogLines();
     PrintWriter out = new PrintWriter(System.out, true, StandardCharsets.UTF_8);
     PrintWriter err = new PrintWriter(System.err, true, StandardCharsets.UTF_8);

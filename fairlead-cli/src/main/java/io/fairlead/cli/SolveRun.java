@@ -11,6 +11,7 @@ import io.fairlead.solver.CsrMatrix;
 import io.fairlead.solver.DenseColumns;
 import io.fairlead.solver.MatrixMarket;
 import io.fairlead.solver.NotPositiveDefiniteException;
+import io.fairlead.solver.Preconditioner;
 import io.fairlead.solver.Solution;
 import io.fairlead.solver.SolveListener;
 import io.fairlead.solver.SolveReport;
@@ -24,6 +25,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /** One run of {@code fairlead solve}: read, set up, solve, write. Blocks until it is done. */
 final class SolveRun {
@@ -54,7 +56,7 @@ final class SolveRun {
 
   private SolveOutcome solve() throws IOException {
     Clock clock = new Clock();
-    SolveInput input = SolveInput.read(request, progress);
+    SolveInput input = readWhileWarmingUp();
     double read = clock.lap();
     CsrMatrix matrix = input.matrix();
     progress.done(
@@ -71,6 +73,23 @@ final class SolveRun {
                 solver.setupReport().operatorComplexity()));
         return solveAndWrite(fairlead, solver, input, read, setup);
       }
+    }
+  }
+
+  /** A file is read by one core; another one meanwhile lets the compiler see what comes next. */
+  private SolveInput readWhileWarmingUp() {
+    AtomicBoolean read = new AtomicBoolean();
+    boolean pays = request.preconditioner() == Preconditioner.AMG && request.file() != null;
+    if (pays && Runtime.getRuntime().availableProcessors() > 1) {
+      Thread.ofPlatform()
+          .daemon()
+          .name("fairlead-warm-up")
+          .start(() -> SparseSolver.warmUp(read::get));
+    }
+    try {
+      return SolveInput.read(request, progress);
+    } finally {
+      read.set(true);
     }
   }
 

@@ -3,6 +3,7 @@ package io.fairlead.solver;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.solver.internal.Hierarchy;
 import io.fairlead.solver.internal.Multigrid;
+import io.fairlead.solver.internal.WarmUp;
 import io.fairlead.solver.internal.device.ConjugateGradients.Goal;
 import io.fairlead.solver.internal.device.ConjugateGradients.Outcome;
 import io.fairlead.solver.internal.device.Distribution;
@@ -14,6 +15,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -111,6 +113,17 @@ public final class SparseSolver implements AutoCloseable {
         solver.solve(b);
       }
     }
+  }
+
+  /**
+   * Lets the JIT compiler see a setup before a matrix is there: run it on a spare thread while a
+   * file is read, and the first setup of a process takes about half of its time. Uses the CPU only,
+   * no device. Returns when it is told to stop or there is nothing more to gain.
+   *
+   * @param stop asked every few milliseconds
+   */
+  public static void warmUp(BooleanSupplier stop) {
+    WarmUp.setUp(stop);
   }
 
   /** Solves from a zero guess; see {@link #solve(double[], double[], SolveListener)}. */

@@ -34,6 +34,13 @@ public final class DevicePool {
   private static final long SLAB_BYTES = 64L << 20;
   private static final long SLAB_BYTES_MIN = 1L << 20;
 
+  /**
+   * The first slab; later ones are as large as all before, up to {@link #SLAB_BYTES}. What nobody
+   * uses is not zeroed: a page costs several microseconds when it is touched first, so 64 MiB would
+   * take a good part of a small job's time.
+   */
+  private static final long SLAB_BYTES_FIRST = 16L << 20;
+
   private final long limit;
   private final AtomicLong nextAddress;
   private final long slabBytes;
@@ -151,7 +158,8 @@ public final class DevicePool {
     if (limit - mapped < needed) {
       return 0;
     }
-    long bytes = Math.min(Math.max(needed, slabBytes), limit - mapped);
+    long wanted = Math.min(slabBytes, Math.max(SLAB_BYTES_FIRST, mapped));
+    long bytes = Math.min(Math.max(needed, wanted), limit - mapped);
     if (limit - mapped - bytes < SLAB_BYTES_MIN) {
       bytes = limit - mapped; // a remainder that small would serve nobody
     }
