@@ -4,6 +4,7 @@ import io.fairlead.runtime.Fairlead;
 import io.fairlead.solver.internal.Hierarchy;
 import io.fairlead.solver.internal.Multigrid;
 import io.fairlead.solver.internal.WarmUp;
+import io.fairlead.solver.internal.Parallel;
 import io.fairlead.solver.internal.device.ConjugateGradients.Goal;
 import io.fairlead.solver.internal.device.ConjugateGradients.Outcome;
 import io.fairlead.solver.internal.device.Distribution;
@@ -300,12 +301,14 @@ public final class SparseSolver implements AutoCloseable {
   private static final class Setup {
     private final Fairlead fairlead;
     private final SolverOptions options;
+    private final Parallel parallel;
     private final long start = System.nanoTime();
     private double hierarchySeconds;
 
     Setup(Fairlead fairlead, SolverOptions options) {
       this.fairlead = Objects.requireNonNull(fairlead, "fairlead");
       this.options = Objects.requireNonNull(options, "options");
+      this.parallel = new TaskParallel(fairlead);
     }
 
     SparseSolver ofMatrix(CsrMatrix matrix) {
@@ -367,7 +370,7 @@ public final class SparseSolver implements AutoCloseable {
       Multigrid.Options multigrid =
           Multigrid.Options.DEFAULT.withNearNullSpace(
               options.nearNullSpace(), options.rowsPerPoint());
-      Hierarchy hierarchy = Multigrid.setUp(matrix, multigrid, new TaskParallel(fairlead));
+      Hierarchy hierarchy = Multigrid.setUp(matrix, multigrid, parallel);
       hierarchySeconds = (System.nanoTime() - before) * NANOS;
       return hierarchy;
     }
@@ -389,7 +392,7 @@ public final class SparseSolver implements AutoCloseable {
     }
 
     private SparseSolver finish(Levels levels, @Nullable Operator operator) {
-      Distribution distribution = new Distribution(levels, options.ranks(), operator);
+      Distribution distribution = new Distribution(levels, options.ranks(), operator, parallel);
       RankParts parts = RankParts.make(fairlead, distribution, options.ranks());
       List<SetupReport.LevelSize> sizes = new ArrayList<>();
       for (Levels.OfLevel level : levels.levels()) {

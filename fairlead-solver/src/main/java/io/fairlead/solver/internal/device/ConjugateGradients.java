@@ -215,9 +215,11 @@ public final class ConjugateGradients implements AutoCloseable {
       exchange.ghosts(v.p(), matrix);
       kernels.applyDots.launch(
           chunks,
-          matrix.rowPtr(),
+          matrix.slicePtr(),
           matrix.colIdx(),
           matrix.values(),
+          matrix.order(),
+          matrix.rows(),
           v.p(),
           v.r(),
           v.q(),

@@ -101,9 +101,11 @@ final class Cycle {
     exchange.ghosts(x, a);
     kernels.smooth.launch(
         a.grid(),
-        a.rowPtr(),
+        a.slicePtr(),
         a.colIdx(),
         a.values(),
+        a.order(),
+        a.rows(),
         x,
         old,
         b,
@@ -133,9 +135,11 @@ final class Cycle {
     Vectors.OfLevel<DeviceBuffer> v = vectors.levels().get(next);
     kernels.restrict.launch(
         restrict.grid(),
-        restrict.rowPtr(),
+        restrict.slicePtr(),
         restrict.colIdx(),
         restrict.values(),
+        restrict.order(),
+        restrict.rows(),
         residual,
         v.rightHandSide(),
         coarse.inverseDiagonal(),
@@ -152,11 +156,12 @@ final class Cycle {
 
   /** {@code y = b − A x}; the ghosts of x are there. */
   void residual(MatrixPart a, DeviceBuffer x, DeviceBuffer b, DeviceBuffer y) {
-    kernels.residual.launch(a.grid(), a.rowPtr(), a.colIdx(), a.values(), x, b, y);
+    kernels.residual.launch(
+        a.grid(), a.slicePtr(), a.colIdx(), a.values(), a.order(), a.rows(), x, b, y);
   }
 
   private static void multiply(Kernel kernel, MatrixPart m, DeviceBuffer x, DeviceBuffer y) {
-    kernel.launch(m.grid(), m.rowPtr(), m.colIdx(), m.values(), x, y);
+    kernel.launch(m.grid(), m.slicePtr(), m.colIdx(), m.values(), m.order(), m.rows(), x, y);
   }
 
   private DeviceBuffer solveCoarsest(int l, DeviceBuffer b) {

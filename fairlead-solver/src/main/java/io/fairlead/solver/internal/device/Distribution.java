@@ -7,6 +7,7 @@ import io.fairlead.solver.Operator;
 import io.fairlead.solver.internal.DenseInverse;
 import io.fairlead.solver.internal.Level;
 import io.fairlead.solver.internal.LocalMatrix;
+import io.fairlead.solver.internal.Parallel;
 import io.fairlead.solver.internal.RowPartition;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -24,6 +25,7 @@ public final class Distribution {
    */
   private static final int REPLICATED_ROWS = 4096;
 
+  private final Parallel parallel;
   private final Levels levels;
   private final int ranks;
   private final @Nullable Operator operator;
@@ -35,7 +37,9 @@ public final class Distribution {
   private record Cut(List<LocalMatrix> a, List<LocalMatrix> prolong, List<LocalMatrix> restrict) {}
 
   /** Plans the cut of the levels for so many ranks. */
-  public Distribution(Levels levels, int ranks, @Nullable Operator operator) {
+  public Distribution(
+      Levels levels, int ranks, @Nullable Operator operator, Parallel parallel) {
+    this.parallel = parallel;
     this.levels = levels;
     this.ranks = ranks;
     this.operator = operator;
@@ -160,16 +164,16 @@ public final class Distribution {
     if (transfer != null) {
       prolong =
           cut.prolong().isEmpty()
-              ? MatrixPart.whole(rowsOf(transfer.p(), rows.first(rank), rows.end(rank)), uploads)
-              : MatrixPart.of(cut.prolong().get(rank), uploads);
+              ? MatrixPart.whole(rowsOf(transfer.p(), rows.first(rank), rows.end(rank)), uploads, parallel)
+              : MatrixPart.of(cut.prolong().get(rank), uploads, parallel);
     }
     return new RankLevel(
-        cut.a().isEmpty() ? null : MatrixPart.of(cut.a().get(rank), uploads),
+        cut.a().isEmpty() ? null : MatrixPart.of(cut.a().get(rank), uploads, parallel),
         rows.size(rank),
         uploads.doubles(level.inverseDiagonal(), rows.first(rank), rows.size(rank)),
         level.smoother(),
         prolong,
-        cut.restrict().isEmpty() ? null : MatrixPart.of(cut.restrict().get(rank), uploads));
+        cut.restrict().isEmpty() ? null : MatrixPart.of(cut.restrict().get(rank), uploads, parallel));
   }
 
   private static CsrMatrix rowsOf(CsrMatrix m, int from, int end) {
@@ -192,11 +196,11 @@ public final class Distribution {
     CsrMatrix a = level.a();
     Level.Transfer transfer = level.coarser();
     return new RankLevel(
-        a == null ? null : MatrixPart.whole(a, uploads),
+        a == null ? null : MatrixPart.whole(a, uploads, parallel),
         level.rows(),
         uploads.doubles(level.inverseDiagonal(), level.rows()),
         level.smoother(),
-        transfer == null ? null : MatrixPart.whole(transfer.p(), uploads),
-        transfer == null ? null : MatrixPart.whole(transfer.r(), uploads));
+        transfer == null ? null : MatrixPart.whole(transfer.p(), uploads, parallel),
+        transfer == null ? null : MatrixPart.whole(transfer.r(), uploads, parallel));
   }
 }

@@ -24,6 +24,8 @@ import java.util.Map;
  * half of a memory segment's on the scattered reads of a sparse product.
  */
 final class JavaKernels {
+  private static final int BLOCKS_PER_CHUNK = SolverKernels.CHUNK / RowSums.ROWS;
+
   private JavaKernels() {}
 
   static final Map<String, JavaKernel> ALL =
@@ -43,38 +45,37 @@ final class JavaKernels {
           Map.entry(SolverKernels.SUM, JavaKernels::sum),
           Map.entry(SolverKernels.PACK, JavaKernels::pack));
 
-  // --- products with a sparse matrix: arguments 0 to 3 are rowPtr, colIdx, values and x ----------
+  // --- products with a sparse matrix: arguments 0 to 5 are those of RowSums; one work item is a block
 
   /** {@code y = A x}. */
   private static void apply(KernelArguments a, long begin, long end) {
     RowSums rows = new RowSums(a);
-    DoubleBuffer y = doubles(a, 4);
-    int last = (int) end;
-    for (int first = (int) begin; first < last; ) {
-      int count = rows.compute(first, last);
+    DoubleBuffer y = doubles(a, 6);
+    for (int block = (int) begin; block < end; block++) {
+      int first = block * RowSums.ROWS;
+      int count = rows.compute(block);
       y.put(first, rows.sums, 0, count);
-      first += count;
     }
   }
 
   /** {@code q = A p}, and each chunk's part of {@code p·q}, {@code r·q} and {@code q·q}. */
   private static void applyDots(KernelArguments a, long begin, long end) {
     RowSums rows = new RowSums(a);
-    DoubleBuffer p = doubles(a, 3);
-    DoubleBuffer r = doubles(a, 4);
-    DoubleBuffer q = doubles(a, 5);
-    DoubleBuffer partials = doubles(a, 6);
+    DoubleBuffer p = doubles(a, 5);
+    DoubleBuffer r = doubles(a, 6);
+    DoubleBuffer q = doubles(a, 7);
+    DoubleBuffer partials = doubles(a, 8);
     int n = q.limit();
     int chunks = SolverKernels.chunks(n);
     Dots dots = new Dots();
     for (int chunk = (int) begin; chunk < end; chunk++) {
       dots.clear();
-      int last = Math.min(n, (chunk + 1) * SolverKernels.CHUNK);
-      for (int first = chunk * SolverKernels.CHUNK; first < last; ) {
-        int count = rows.compute(first, last);
+      int last = Math.min(SlicedRows.blocks(n), (chunk + 1) * BLOCKS_PER_CHUNK);
+      for (int block = chunk * BLOCKS_PER_CHUNK; block < last; block++) {
+        int first = block * RowSums.ROWS;
+        int count = rows.compute(block);
         q.put(first, rows.sums, 0, count);
         dots.add(p, r, rows.sums, first, count);
-        first += count;
       }
       dots.store(partials, chunk, chunks);
     }
@@ -83,14 +84,13 @@ final class JavaKernels {
   /** {@code y = b − A x}. */
   private static void residual(KernelArguments a, long begin, long end) {
     RowSums rows = new RowSums(a);
-    DoubleBuffer b = doubles(a, 4);
-    DoubleBuffer y = doubles(a, 5);
-    int last = (int) end;
-    for (int first = (int) begin; first < last; ) {
-      int count = rows.compute(first, last);
+    DoubleBuffer b = doubles(a, 6);
+    DoubleBuffer y = doubles(a, 7);
+    for (int block = (int) begin; block < end; block++) {
+      int first = block * RowSums.ROWS;
+      int count = rows.compute(block);
       subtractFrom(b, rows.sums, first, count);
       y.put(first, rows.sums, 0, count);
-      first += count;
     }
   }
 
@@ -104,13 +104,12 @@ final class JavaKernels {
   private static void smooth(KernelArguments a, long begin, long end) {
     RowSums rows = new RowSums(a);
     Smoothing step = new Smoothing(a);
-    DoubleBuffer y = doubles(a, 7);
-    int last = (int) end;
-    for (int first = (int) begin; first < last; ) {
-      int count = rows.compute(first, last);
+    DoubleBuffer y = doubles(a, 9);
+    for (int block = (int) begin; block < end; block++) {
+      int first = block * RowSums.ROWS;
+      int count = rows.compute(block);
       step.finish(rows.sums, first, count);
       y.put(first, rows.sums, 0, count);
-      first += count;
     }
   }
 
@@ -124,13 +123,13 @@ final class JavaKernels {
     private final double gain;
 
     Smoothing(KernelArguments a) {
-      x = doubles(a, 3);
-      old = doubles(a, 4);
-      b = doubles(a, 5);
-      inverse = doubles(a, 6);
-      ofX = a.f64(8);
-      ofOld = a.f64(9);
-      gain = a.f64(10);
+      x = doubles(a, 5);
+      old = doubles(a, 6);
+      b = doubles(a, 7);
+      inverse = doubles(a, 8);
+      ofX = a.f64(10);
+      ofOld = a.f64(11);
+      gain = a.f64(12);
     }
 
     void finish(double[] sums, int first, int count) {
@@ -145,16 +144,15 @@ final class JavaKernels {
   /** {@code y = R x}, and {@code y1 = gain D⁻¹ y}: the first smoothing of a zero guess. */
   private static void restrict(KernelArguments a, long begin, long end) {
     RowSums rows = new RowSums(a);
-    DoubleBuffer y = doubles(a, 4);
-    DoubleBuffer inverse = doubles(a, 5);
-    DoubleBuffer y1 = doubles(a, 6);
-    double gain = a.f64(7);
-    int last = (int) end;
-    for (int first = (int) begin; first < last; ) {
-      int count = rows.compute(first, last);
+    DoubleBuffer y = doubles(a, 6);
+    DoubleBuffer inverse = doubles(a, 7);
+    DoubleBuffer y1 = doubles(a, 8);
+    double gain = a.f64(9);
+    for (int block = (int) begin; block < end; block++) {
+      int first = block * RowSums.ROWS;
+      int count = rows.compute(block);
       y.put(first, rows.sums, 0, count);
       scaleInto(gain, inverse, rows.sums, y1, first, count);
-      first += count;
     }
   }
 
@@ -168,12 +166,11 @@ final class JavaKernels {
   /** {@code y = y + P x}. */
   private static void prolong(KernelArguments a, long begin, long end) {
     RowSums rows = new RowSums(a);
-    DoubleBuffer y = doubles(a, 4);
-    int last = (int) end;
-    for (int first = (int) begin; first < last; ) {
-      int count = rows.compute(first, last);
+    DoubleBuffer y = doubles(a, 6);
+    for (int block = (int) begin; block < end; block++) {
+      int first = block * RowSums.ROWS;
+      int count = rows.compute(block);
       addInto(y, rows.sums, first, count);
-      first += count;
     }
   }
 

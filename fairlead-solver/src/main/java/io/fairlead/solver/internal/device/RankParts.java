@@ -45,7 +45,7 @@ public final class RankParts implements AutoCloseable {
     this.parts = parts;
     this.kernels = kernels;
     this.solveBytes = parts.stream().mapToLong(Workspace::bytes).sum();
-    this.residentBytes = parts.stream().mapToLong(part -> part.uploads().bytes()).sum();
+    this.residentBytes = parts.stream().mapToLong(part -> part.uploads().total()).sum();
   }
 
   /** Puts every rank's part on its device. Waits for the uploads to be enqueued. */
@@ -86,7 +86,7 @@ public final class RankParts implements AutoCloseable {
   /** A solve that would wait for room that the solver itself holds must not begin. */
   private void requireRoom() {
     for (Device device : kernels.keySet()) {
-      long resident = bytesOn(device, part -> part.uploads().bytes());
+      long resident = bytesOn(device, part -> part.uploads().total());
       long solve = bytesOn(device, Workspace::bytes);
       long limit = device.memory().limit();
       if (resident + solve > limit) {

@@ -6,8 +6,8 @@ import java.lang.foreign.ValueLayout;
 import java.nio.DoubleBuffer;
 
 /**
- * The products of a block of sparse rows with a vector, for a kernel whose first arguments are
- * rowPtr, colIdx, values and x.
+ * The products of a block of sparse rows with a vector, for a kernel whose first arguments are the
+ * {@link SlicedRows}' slicePtr, colIdx, values and order, the number of rows, and x.
  *
  * <p>A block's pointers, columns and values are copied into small arrays first. They are read once,
  * in order, so the copy runs at the speed of memory; what remains is a loop over arrays with one
@@ -16,51 +16,71 @@ import java.nio.DoubleBuffer;
  * <p>One instance serves one call of a kernel.
  */
 final class RowSums {
-  /** Rows in a block: enough to pay for the copies, few enough to stay in the nearest cache. */
-  static final int ROWS = 64;
+  /** The arguments that it takes. */
+  static final int ARGUMENTS = 6;
 
-  /** Entries in a block: 16 for each row; longer rows make shorter blocks. */
+  static final int ROWS = SlicedRows.BLOCK;
+
+  /** Entries that are copied at once: a block of 16 in a row; few enough for the nearest cache. */
   static final int ENTRIES = 16 * ROWS;
 
+  private static final int SLICE = SlicedRows.SLICE;
+  private static final int SLICES = SlicedRows.SLICES;
   private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT_UNALIGNED;
   private static final ValueLayout.OfDouble DOUBLE = ValueLayout.JAVA_DOUBLE_UNALIGNED;
+  private static final ValueLayout.OfByte BYTE = ValueLayout.JAVA_BYTE;
 
   /** The products of the block that was computed last. */
   final double[] sums = new double[ROWS];
 
-  private final MemorySegment rowPtr;
+  private final MemorySegment slicePtr;
   private final MemorySegment colIdx;
   private final MemorySegment values;
+  private final MemorySegment rowOrder;
+  private final int rows;
   private final DoubleBuffer x;
-  private final int[] ptr = new int[ROWS + 1];
+  private final int[] ptr = new int[SLICES + 1];
+  private final byte[] order = new byte[ROWS];
   private final int[] col = new int[ENTRIES];
   private final double[] val = new double[ENTRIES];
 
   RowSums(KernelArguments arguments) {
-    rowPtr = arguments.buffer(0);
+    slicePtr = arguments.buffer(0);
     colIdx = arguments.buffer(1);
     values = arguments.buffer(2);
-    x = JavaKernels.doubles(arguments, 3);
+    rowOrder = arguments.buffer(3);
+    rows = arguments.i32(4);
+    x = JavaKernels.doubles(arguments, 5);
   }
 
   /**
-   * Computes a block that begins at row {@code first} and ends before {@code last}.
+   * Computes one block.
    *
-   * @return how many rows it has, at least 1
+   * @return how many rows it has
    */
-  int compute(int first, int last) {
-    int count = Math.min(ROWS, last - first);
-    MemorySegment.copy(rowPtr, INT, 4L * first, ptr, 0, count + 1);
-    while (count > 0 && ptr[count] - ptr[0] > ENTRIES) {
-      count--;
+  int compute(int block) {
+    MemorySegment.copy(slicePtr, INT, 4L * SLICES * block, ptr, 0, SLICES + 1);
+    MemorySegment.copy(rowOrder, BYTE, (long) ROWS * block, order, 0, ROWS);
+    for (int from = 0; from < SLICES; ) {
+      int end = lastThatFits(from);
+      if (end == from) {
+        longSlice(from);
+        end++;
+      } else {
+        load(ptr[from], ptr[end] - ptr[from]);
+        multiply(ptr, from, end, order, col, val, x, sums);
+      }
+      from = end;
     }
-    if (count == 0) {
-      sums[0] = longRow(ptr[0], ptr[1]);
-      return 1;
+    return Math.min(ROWS, rows - block * ROWS);
+  }
+
+  private int lastThatFits(int from) {
+    int end = from;
+    while (end < SLICES && ptr[end + 1] - ptr[from] <= ENTRIES) {
+      end++;
     }
-    load(ptr[0], ptr[count] - ptr[0]);
-    multiply(ptr, col, val, x, sums, count);
-    return count;
+    return end;
   }
 
   private void load(int from, int entries) {
@@ -69,28 +89,48 @@ final class RowSums {
   }
 
   private static void multiply(
-      int[] ptr, int[] col, double[] val, DoubleBuffer x, double[] sums, int count) {
-    int from = ptr[0];
+      int[] ptr,
+      int from,
+      int end,
+      byte[] order,
+      int[] col,
+      double[] val,
+      DoubleBuffer x,
+      double[] sums) {
+    int start = ptr[from];
     int k = 0;
-    for (int i = 0; i < count; i++) {
-      int end = ptr[i + 1] - from;
-      double sum = 0.0;
-      for (; k < end; k++) {
-        sum += val[k] * x.get(col[k]);
+    for (int slice = from; slice < end; slice++) {
+      int last = ptr[slice + 1] - start;
+      double s0 = 0.0;
+      double s1 = 0.0;
+      double s2 = 0.0;
+      double s3 = 0.0;
+      for (; k < last; k += SLICE) {
+        s0 += val[k] * x.get(col[k]);
+        s1 += val[k + 1] * x.get(col[k + 1]);
+        s2 += val[k + 2] * x.get(col[k + 2]);
+        s3 += val[k + 3] * x.get(col[k + 3]);
       }
-      sums[i] = sum;
+      int place = slice * SLICE;
+      sums[order[place]] = s0;
+      sums[order[place + 1]] = s1;
+      sums[order[place + 2]] = s2;
+      sums[order[place + 3]] = s3;
     }
   }
 
-  private double longRow(int from, int end) {
-    double sum = 0.0;
-    for (int at = from; at < end; at += ENTRIES) {
-      int entries = Math.min(ENTRIES, end - at);
+  /** A slice of more entries than are copied at once. */
+  private void longSlice(int slice) {
+    double[] sum = new double[SLICE];
+    for (int at = ptr[slice]; at < ptr[slice + 1]; at += ENTRIES) {
+      int entries = Math.min(ENTRIES, ptr[slice + 1] - at);
       load(at, entries);
       for (int k = 0; k < entries; k++) {
-        sum += val[k] * x.get(col[k]);
+        sum[k % SLICE] += val[k] * x.get(col[k]);
       }
     }
-    return sum;
+    for (int r = 0; r < SLICE; r++) {
+      sums[order[slice * SLICE + r]] = sum[r];
+    }
   }
 }

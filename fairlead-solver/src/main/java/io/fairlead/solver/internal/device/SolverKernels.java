@@ -2,6 +2,7 @@ package io.fairlead.solver.internal.device;
 
 import static io.fairlead.device.Param.F64;
 import static io.fairlead.device.Param.I32;
+import static io.fairlead.device.Param.I8;
 import static io.fairlead.device.Param.in;
 import static io.fairlead.device.Param.inOut;
 import static io.fairlead.device.Param.out;
@@ -11,9 +12,12 @@ import io.fairlead.device.KernelModule;
 import io.fairlead.device.ModuleSource;
 import io.fairlead.device.Param;
 import io.fairlead.memory.Device;
+import java.util.Arrays;
 
 /**
- * The kernels of the solver, loaded on one device: what each takes, and how its grid is cut.
+ * The kernels of the solver, loaded on one device: what each takes, and how its grid is cut. A
+ * matrix ({@code A…}) is {@code (slicePtr, colIdx, values, order, rows)} of {@link SlicedRows}, and
+ * a work item of a product with one is a block of rows.
  *
  * <p>Threads: any. Immutable once loaded; {@link #close} unloads the module.
  */
@@ -121,11 +125,9 @@ final class SolverKernels implements AutoCloseable {
   }
 
   private Kernel matrixKernel(String name, Param... rest) {
-    Param[] all = new Param[rest.length + 3];
-    all[0] = in(I32);
-    all[1] = in(I32);
-    all[2] = in(F64);
-    System.arraycopy(rest, 0, all, 3, rest.length);
+    Param[] matrix = {in(I32), in(I32), in(F64), in(I8), I32};
+    Param[] all = Arrays.copyOf(matrix, matrix.length + rest.length);
+    System.arraycopy(rest, 0, all, matrix.length, rest.length);
     return module.kernel(name, all);
   }
 

@@ -16,7 +16,7 @@ final class Uploads implements AutoCloseable {
 
   private final Device device;
   private final List<DeviceBuffer> buffers = new ArrayList<>();
-  private long bytes;
+  private long total;
 
   Uploads(Device device) {
     this.device = device;
@@ -36,17 +36,21 @@ final class Uploads implements AutoCloseable {
     return upload(MemorySegment.ofArray(values).asSlice(0, (long) length * Integer.BYTES));
   }
 
+  DeviceBuffer bytes(byte[] values) {
+    return upload(MemorySegment.ofArray(values));
+  }
+
   private DeviceBuffer upload(MemorySegment source) {
     DeviceBuffer buffer = device.allocate(source.byteSize());
     buffers.add(buffer);
-    bytes += rounded(source.byteSize());
+    total += rounded(source.byteSize());
     buffer.upload(source);
     return buffer;
   }
 
   /** What the buffers take of the device's memory. */
-  long bytes() {
-    return bytes;
+  long total() {
+    return total;
   }
 
   private static long rounded(long bytes) {

@@ -18,6 +18,8 @@ final class FakeArguments implements KernelArguments {
     for (int i = 0; i < held.length; i++) {
       if (held[i] instanceof double[] d) {
         held[i] = Arena.ofAuto().allocateFrom(ValueLayout.JAVA_DOUBLE, d);
+      } else if (held[i] instanceof byte[] bytes) {
+        held[i] = Arena.ofAuto().allocateFrom(ValueLayout.JAVA_BYTE, bytes);
       } else if (held[i] instanceof int[] ints) {
         held[i] = Arena.ofAuto().allocateFrom(ValueLayout.JAVA_INT, ints);
       }

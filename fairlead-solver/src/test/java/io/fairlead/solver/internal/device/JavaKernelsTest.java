@@ -3,6 +3,10 @@ package io.fairlead.solver.internal.device;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fairlead.device.spi.KernelArguments;
+import io.fairlead.solver.CsrMatrix;
+import io.fairlead.solver.internal.Parallel;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Random;
 import org.assertj.core.data.Offset;
 import org.junit.jupiter.api.Test;
@@ -55,6 +59,18 @@ class JavaKernelsTest {
     return y;
   }
 
+  /** The matrix, and what a kernel takes after it. */
+  private FakeArguments matrixArguments(Object... rest) {
+    CsrMatrix matrix = new CsrMatrix(ROWS, ROWS, ptr, col, val);
+    SlicedRows sliced = SlicedRows.of(matrix, Parallel.SEQUENTIAL);
+    List<Object> all =
+        new ArrayList<>(
+            List.of(
+                sliced.slicePtr(), sliced.colIdx(), sliced.values(), sliced.order(), ROWS));
+    all.addAll(List.of(rest));
+    return FakeArguments.of(all.toArray());
+  }
+
   private static void run(String name, KernelArguments arguments, int items, int pieces) {
     for (int k = pieces - 1; k >= 0; k--) {
       JavaKernels.ALL
@@ -64,11 +80,11 @@ class JavaKernelsTest {
   }
 
   @ParameterizedTest
-  @ValueSource(ints = {1, 2, 7, 2500})
+  @ValueSource(ints = {1, 2, 7, 40})
   void applyIsTheProduct(int pieces) {
-    FakeArguments a = FakeArguments.of(ptr, col, val, x, new double[ROWS]);
-    run(SolverKernels.APPLY, a, ROWS, pieces);
-    assertThat(a.doubles(4)).containsExactly(product());
+    FakeArguments a = matrixArguments(x, new double[ROWS]);
+    run(SolverKernels.APPLY, a, SlicedRows.blocks(ROWS), pieces);
+    assertThat(a.doubles(6)).containsExactly(product());
   }
 
   @ParameterizedTest
@@ -76,11 +92,11 @@ class JavaKernelsTest {
   void applyDotsSumsEachChunk(int pieces) {
     int chunks = SolverKernels.chunks(ROWS);
     FakeArguments a =
-        FakeArguments.of(ptr, col, val, x, b, new double[ROWS], new double[3 * chunks]);
+        matrixArguments(x, b, new double[ROWS], new double[3 * chunks]);
     run(SolverKernels.APPLY_DOTS, a, chunks, pieces);
     double[] q = product();
-    assertThat(a.doubles(5)).containsExactly(q);
-    assertThat(a.doubles(6)).containsExactly(chunkSums(x, q, b, q, q, q));
+    assertThat(a.doubles(7)).containsExactly(q);
+    assertThat(a.doubles(8)).containsExactly(chunkSums(x, q, b, q, q, q));
   }
 
   @Test
@@ -105,50 +121,50 @@ class JavaKernelsTest {
 
   @Test
   void residualSubtractsFromTheRightHandSide() {
-    FakeArguments a = FakeArguments.of(ptr, col, val, x, b, new double[ROWS]);
-    run(SolverKernels.RESIDUAL, a, ROWS, 3);
+    FakeArguments a = matrixArguments(x, b, new double[ROWS]);
+    run(SolverKernels.RESIDUAL, a, SlicedRows.blocks(ROWS), 3);
     double[] expected = product();
     for (int i = 0; i < ROWS; i++) {
       expected[i] = b[i] - expected[i];
-    }
-    assertThat(a.doubles(5)).containsExactly(expected);
-  }
-
-  @Test
-  void smoothMayWriteOverTheOldVector() {
-    FakeArguments a =
-        FakeArguments.of(ptr, col, val, x, old, b, inverse, old, 1.25, -0.25, 0.7).alias(7, 4);
-    run(SolverKernels.SMOOTH, a, ROWS, 3);
-    double[] expected = product();
-    for (int i = 0; i < ROWS; i++) {
-      expected[i] = 1.25 * x[i] + -0.25 * old[i] + 0.7 * inverse[i] * (b[i] - expected[i]);
     }
     assertThat(a.doubles(7)).containsExactly(expected);
   }
 
   @Test
+  void smoothMayWriteOverTheOldVector() {
+    FakeArguments a =
+        matrixArguments(x, old, b, inverse, old, 1.25, -0.25, 0.7).alias(9, 6);
+    run(SolverKernels.SMOOTH, a, SlicedRows.blocks(ROWS), 3);
+    double[] expected = product();
+    for (int i = 0; i < ROWS; i++) {
+      expected[i] = 1.25 * x[i] + -0.25 * old[i] + 0.7 * inverse[i] * (b[i] - expected[i]);
+    }
+    assertThat(a.doubles(9)).containsExactly(expected);
+  }
+
+  @Test
   void restrictAlsoSmoothsFromZero() {
     FakeArguments a =
-        FakeArguments.of(ptr, col, val, x, new double[ROWS], inverse, new double[ROWS], 0.3);
-    run(SolverKernels.RESTRICT, a, ROWS, 2);
+        matrixArguments(x, new double[ROWS], inverse, new double[ROWS], 0.3);
+    run(SolverKernels.RESTRICT, a, SlicedRows.blocks(ROWS), 2);
     double[] y = product();
     double[] y1 = new double[ROWS];
     for (int i = 0; i < ROWS; i++) {
       y1[i] = 0.3 * inverse[i] * y[i];
     }
-    assertThat(a.doubles(4)).containsExactly(y);
-    assertThat(a.doubles(6)).containsExactly(y1);
+    assertThat(a.doubles(6)).containsExactly(y);
+    assertThat(a.doubles(8)).containsExactly(y1);
   }
 
   @Test
   void prolongAdds() {
-    FakeArguments a = FakeArguments.of(ptr, col, val, x, b);
-    run(SolverKernels.PROLONG, a, ROWS, 5);
+    FakeArguments a = matrixArguments(x, b);
+    run(SolverKernels.PROLONG, a, SlicedRows.blocks(ROWS), 5);
     double[] expected = product();
     for (int i = 0; i < ROWS; i++) {
       expected[i] = b[i] + expected[i];
     }
-    assertThat(a.doubles(4)).containsExactly(expected);
+    assertThat(a.doubles(6)).containsExactly(expected);
   }
 
   @ParameterizedTest
