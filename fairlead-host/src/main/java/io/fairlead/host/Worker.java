@@ -18,6 +18,10 @@ import org.jspecify.annotations.Nullable;
  * more, and wakes another if there is more. This is the scheme of Go's scheduler: one wake-up in
  * flight at a time, none lost.
  *
+ * <p>How long a worker looks is learnt: what pays is kept, what does not is halved down to nothing,
+ * with a short try now and then. On a machine with more threads than processors the caller may be
+ * waiting for this very processor, and looking is the one thing that keeps work from coming.
+ *
  * <p>All fields belong to the worker's thread alone.
  */
 final class Worker implements Runnable {
@@ -30,12 +34,21 @@ final class Worker implements Runnable {
   /** Looks at a stream that just ran dry before it is given up: 1 to 5 µs. */
   private static final int LINGER_LOOKS = 64;
 
+  /** A shorter look than this is none. */
+  private static final long SPIN_NANOS_MIN = TimeUnit.MICROSECONDS.toNanos(1);
+
+  /** After so many parks without looking, one look of {@link #TRY_NANOS}. */
+  private static final int PARKS_UNTIL_TRY = 32;
+
+  private static final long TRY_NANOS = TimeUnit.MICROSECONDS.toNanos(4);
+
   private final HostDevice device;
   private final int index;
   private final long spinNanosMax;
   private long spinNanos;
   private boolean searching;
   private boolean spinning;
+  private int parksUntilTry;
   private int picks;
 
   Worker(HostDevice device, int index, long spinNanosMax) {
@@ -95,7 +108,7 @@ final class Worker implements Runnable {
     if (spinning) {
       spinning = false;
       device.spinEnded();
-      spinNanos = spinNanosMax; // it paid
+      lookingPaid();
     }
     if (searching) {
       searching = false;
@@ -106,7 +119,7 @@ final class Worker implements Runnable {
   /** Whether to look again; false if it is time to park. */
   private boolean spin(long idleNanos) {
     if (!spinning) {
-      if (idleNanos > 0 || spinNanos == 0 || !device.mayStartSpinning()) {
+      if (idleNanos > 0 || !mayLook() || !device.mayStartSpinning()) {
         return false;
       }
       spinning = true;
@@ -115,8 +128,25 @@ final class Worker implements Runnable {
       Thread.onSpinWait();
       return true;
     }
-    spinNanos = Math.max(spinNanosMax / 8, spinNanos / 2); // it did not pay
+    lookingFailed();
     return false;
+  }
+
+  private boolean mayLook() {
+    if (spinNanos == 0 && spinNanosMax > 0 && --parksUntilTry <= 0) {
+      parksUntilTry = PARKS_UNTIL_TRY;
+      spinNanos = Math.min(spinNanosMax, TRY_NANOS);
+    }
+    return spinNanos > 0;
+  }
+
+  private void lookingPaid() {
+    spinNanos = spinNanosMax;
+  }
+
+  private void lookingFailed() {
+    spinNanos = spinNanos / 2 < SPIN_NANOS_MIN || spinNanos <= TRY_NANOS ? 0 : spinNanos / 2;
+    parksUntilTry = PARKS_UNTIL_TRY;
   }
 
   private void park() {
@@ -211,7 +241,7 @@ final class Worker implements Runnable {
 
   /** Waits a moment for the next operation of a stream that ran dry; meanwhile others may call. */
   private @Nullable Operation linger(HostStream stream) {
-    if (spinNanosMax == 0 || device.othersWait()) {
+    if (spinNanos == 0 || device.othersWait()) {
       return null;
     }
     startSearching();
@@ -219,6 +249,7 @@ final class Worker implements Runnable {
       Operation operation = stream.next();
       if (operation != null) {
         found();
+        lookingPaid();
         return operation;
       }
       if (device.hasWork()) {
