@@ -37,8 +37,7 @@ public final class Distribution {
   private record Cut(List<LocalMatrix> a, List<LocalMatrix> prolong, List<LocalMatrix> restrict) {}
 
   /** Plans the cut of the levels for so many ranks. */
-  public Distribution(
-      Levels levels, int ranks, @Nullable Operator operator, Parallel parallel) {
+  public Distribution(Levels levels, int ranks, @Nullable Operator operator, Parallel parallel) {
     this.parallel = parallel;
     this.levels = levels;
     this.ranks = ranks;
@@ -164,7 +163,8 @@ public final class Distribution {
     if (transfer != null) {
       prolong =
           cut.prolong().isEmpty()
-              ? MatrixPart.whole(rowsOf(transfer.p(), rows.first(rank), rows.end(rank)), uploads, parallel)
+              ? MatrixPart.whole(
+                  rowsOf(transfer.p(), rows.first(rank), rows.end(rank)), uploads, parallel)
               : MatrixPart.of(cut.prolong().get(rank), uploads, parallel);
     }
     return new RankLevel(
@@ -173,7 +173,9 @@ public final class Distribution {
         uploads.doubles(level.inverseDiagonal(), rows.first(rank), rows.size(rank)),
         level.smoother(),
         prolong,
-        cut.restrict().isEmpty() ? null : MatrixPart.of(cut.restrict().get(rank), uploads, parallel));
+        cut.restrict().isEmpty()
+            ? null
+            : MatrixPart.of(cut.restrict().get(rank), uploads, parallel));
   }
 
   private static CsrMatrix rowsOf(CsrMatrix m, int from, int end) {

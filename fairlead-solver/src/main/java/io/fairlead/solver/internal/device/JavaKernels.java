@@ -45,7 +45,8 @@ final class JavaKernels {
           Map.entry(SolverKernels.SUM, JavaKernels::sum),
           Map.entry(SolverKernels.PACK, JavaKernels::pack));
 
-  // --- products with a sparse matrix: arguments 0 to 5 are those of RowSums; one work item is a block
+  // --- products with a sparse matrix: arguments 0 to 5 are those of RowSums; one work item is a
+  // block
 
   /** {@code y = A x}. */
   private static void apply(KernelArguments a, long begin, long end) {

@@ -11,7 +11,8 @@ import io.fairlead.solver.internal.Parallel;
  * four rows run side by side for as long as the longest of them, shorter ones padded with zeros: a
  * quarter of the ends, and four sums that need not wait for each other. So that little is padded,
  * the rows of each block of {@link #BLOCK} are put in order of their length first; a row's number
- * within the block says where its sum belongs. (Sliced ELL with sorting: Kreutzer and others, 2014.)
+ * within the block says where its sum belongs. (Sliced ELL with sorting: Kreutzer and others,
+ * 2014.)
  *
  * <p>A row's sum still runs in the order of its entries, and zeros do not change it, so results are
  * those of compressed rows bit for bit.
@@ -53,8 +54,7 @@ record SlicedRows(int rows, int[] slicePtr, int[] colIdx, double[] values, byte[
         });
     int entries = addUp(slicePtr);
     SlicedRows sliced =
-        new SlicedRows(
-            matrix.rows(), slicePtr, new int[entries], new double[entries], order);
+        new SlicedRows(matrix.rows(), slicePtr, new int[entries], new double[entries], order);
     parallel.forRange(
         blocks,
         MIN_BLOCKS,

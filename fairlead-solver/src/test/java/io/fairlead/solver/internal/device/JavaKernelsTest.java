@@ -65,8 +65,7 @@ class JavaKernelsTest {
     SlicedRows sliced = SlicedRows.of(matrix, Parallel.SEQUENTIAL);
     List<Object> all =
         new ArrayList<>(
-            List.of(
-                sliced.slicePtr(), sliced.colIdx(), sliced.values(), sliced.order(), ROWS));
+            List.of(sliced.slicePtr(), sliced.colIdx(), sliced.values(), sliced.order(), ROWS));
     all.addAll(List.of(rest));
     return FakeArguments.of(all.toArray());
   }
@@ -91,8 +90,7 @@ class JavaKernelsTest {
   @ValueSource(ints = {1, 3})
   void applyDotsSumsEachChunk(int pieces) {
     int chunks = SolverKernels.chunks(ROWS);
-    FakeArguments a =
-        matrixArguments(x, b, new double[ROWS], new double[3 * chunks]);
+    FakeArguments a = matrixArguments(x, b, new double[ROWS], new double[3 * chunks]);
     run(SolverKernels.APPLY_DOTS, a, chunks, pieces);
     double[] q = product();
     assertThat(a.doubles(7)).containsExactly(q);
@@ -132,8 +130,7 @@ class JavaKernelsTest {
 
   @Test
   void smoothMayWriteOverTheOldVector() {
-    FakeArguments a =
-        matrixArguments(x, old, b, inverse, old, 1.25, -0.25, 0.7).alias(9, 6);
+    FakeArguments a = matrixArguments(x, old, b, inverse, old, 1.25, -0.25, 0.7).alias(9, 6);
     run(SolverKernels.SMOOTH, a, SlicedRows.blocks(ROWS), 3);
     double[] expected = product();
     for (int i = 0; i < ROWS; i++) {
@@ -144,8 +141,7 @@ class JavaKernelsTest {
 
   @Test
   void restrictAlsoSmoothsFromZero() {
-    FakeArguments a =
-        matrixArguments(x, new double[ROWS], inverse, new double[ROWS], 0.3);
+    FakeArguments a = matrixArguments(x, new double[ROWS], inverse, new double[ROWS], 0.3);
     run(SolverKernels.RESTRICT, a, SlicedRows.blocks(ROWS), 2);
     double[] y = product();
     double[] y1 = new double[ROWS];
