@@ -49,6 +49,6 @@ record MatrixPart(
   /** Blocks in a piece; at most a chunk of a dot product. */
   private static int grain(int blocks, int entries) {
     long blocksPerPiece = (long) ENTRIES_PER_PIECE * blocks / Math.max(1, entries);
-    return (int) Math.clamp(blocksPerPiece, 1, SolverKernels.CHUNK / SlicedRows.BLOCK);
+    return Math.clamp(blocksPerPiece, 1, SolverKernels.CHUNK / SlicedRows.BLOCK);
   }
 }
