@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # root and dist are the sourcing script's
-# Sourced by ./fairlead when there is something to build; needs root, dist, is_current and JAVA_HOME.
+# Sourced by ./fairlead when there is something to build; needs root, dist, is_current, JAVA_HOME and
+# add_start_options.
 #
 #   build_dist    builds target/dists/N and points target/dist to it; at most one process at a time
 #
@@ -96,8 +97,8 @@ build_locked() {
   cp "$root"/fairlead-cli/target/fast/dist/lib/*.jar "$next/lib/" || return 1
   cp "$root"/fairlead-cli/target/fast/fairlead-cli-*.jar "$next/lib/" || return 1
   mv "$next" "$root/target/dists/$number" || return 1
-  # Only now, since an archive is used only with jars that lie where it saw them.
-  archive_classes "$root/target/dists/$number"
+  # Only now, since a cache is used only with jars that lie where it saw them.
+  train "$root/target/dists/$number"
   rm -f "$root/target/dist.part"
   ln -s "dists/$number" "$root/target/dist.part" || return 1
   # -T / -h: replace the link itself, not put the new one inside the folder behind it.
@@ -119,13 +120,14 @@ show_progress() {
   return "$ok"
 }
 
-# Solves something small and keeps the classes that it loaded in parsed form: less time goes into
-# every start, and into every first setup and solve. Without it everything works, only slower.
-archive_classes() {
-  "$JAVA_HOME/bin/java" -XX:ArchiveClassesAtExit="$1/fairlead.jsa" -XX:+UseParallelGC \
-    --module-path "$1/lib" --enable-native-access=io.fairlead.ffi --illegal-native-access=deny \
-    --module io.fairlead.cli/io.fairlead.cli.Main solve --poisson 16 --ranks 2 --device host \
-    > "$root/target/archive.log" 2>&1 || rm -f "$1/fairlead.jsa"
+# Solves something and keeps the classes that it loaded and what the compiler learnt: less time goes
+# into every start, and into every first setup and solve. Without it everything works, only slower.
+train() {
+  local options=()
+  add_start_options "$1"
+  "$JAVA_HOME/bin/java" -XX:AOTCacheOutput="$1/fairlead.aot" -XX:+UseParallelGC "${options[@]}" \
+    --module io.fairlead.cli/io.fairlead.cli.Main solve --poisson 48 --ranks 2 --jobs 8 \
+    --device host > "$root/target/training.log" 2>&1 || rm -f "$1/fairlead.aot"
 }
 
 newest_dist() {

@@ -25,10 +25,11 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
-import java.util.concurrent.atomic.AtomicBoolean;
 
 /** One run of {@code fairlead solve}: read, set up, solve, write. Blocks until it is done. */
 final class SolveRun {
+  private static final long PREPARE_BYTES_MIN = 1L << 18;
+
   private final SolveRequest request;
   private final Progress progress;
 
@@ -56,12 +57,14 @@ final class SolveRun {
 
   private SolveOutcome solve() throws IOException {
     Clock clock = new Clock();
-    SolveInput input = readWhileWarmingUp();
-    double read = clock.lap();
-    CsrMatrix matrix = input.matrix();
-    progress.done(
-        String.format(Locale.ROOT, "read: %,d rows, %,d entries", matrix.rows(), matrix.entries()));
-    try (Fairlead fairlead = Fairlead.open(config())) {
+    try (Opening opening = Opening.begin(config(), worthPreparing())) {
+      SolveInput input = SolveInput.read(request, progress);
+      double read = clock.lap();
+      CsrMatrix matrix = input.matrix();
+      progress.done(
+          String.format(
+              Locale.ROOT, "read: %,d rows, %,d entries", matrix.rows(), matrix.entries()));
+      Fairlead fairlead = opening.open();
       clock.lap();
       try (SparseSolver solver = SparseSolver.setup(fairlead, matrix, options())) {
         double setup = clock.lap();
@@ -71,26 +74,19 @@ final class SolveRun {
                 "set up: %d levels, operator complexity %.2f",
                 solver.setupReport().levels().size(),
                 solver.setupReport().operatorComplexity()));
+        opening.prepared();
         return solveAndWrite(fairlead, solver, input, read, setup);
       }
     }
   }
 
-  /** A file is read by one core; another one meanwhile lets the compiler see what comes next. */
-  private SolveInput readWhileWarmingUp() {
-    AtomicBoolean read = new AtomicBoolean();
-    boolean pays = request.preconditioner() == Preconditioner.AMG && request.file() != null;
-    if (pays && Runtime.getRuntime().availableProcessors() > 1) {
-      Thread.ofPlatform()
-          .daemon()
-          .name("fairlead-warm-up")
-          .start(() -> SparseSolver.warmUp(read::get));
-    }
-    try {
-      return SolveInput.read(request, progress);
-    } finally {
-      read.set(true);
-    }
+  /** Reading so much takes long enough for a small problem to be solved meanwhile. */
+  private boolean worthPreparing() {
+    Path file = request.file();
+    return file != null
+        && file.toFile().length() >= PREPARE_BYTES_MIN
+        && request.preconditioner() == Preconditioner.AMG
+        && Runtime.getRuntime().availableProcessors() > 1;
   }
 
   private SolveOutcome solveAndWrite(

@@ -51,8 +51,13 @@ public final class SparseSolver implements AutoCloseable {
   /** 4,096 rows on two levels. */
   private static final int PREPARE_GRID = 16;
 
-  /** Together with the grid some ten thousand calls of the hot loops: enough for the compiler. */
-  private static final int PREPARE_SOLVES = 4;
+  /** For each setup on the device this many on the CPU alone, whose loops are the longer ones. */
+  private static final int PREPARE_SETUPS = 1;
+
+  private static final int PREPARE_SOLVES = 2;
+
+  /** By then all hot loops have passed the compiler's thresholds. */
+  private static final int PREPARE_ROUNDS = 10;
 
   private final SolverOptions options;
   private final RankParts parts;
@@ -101,30 +106,30 @@ public final class SparseSolver implements AutoCloseable {
   }
 
   /**
-   * Solves a small problem and forgets it, so that a process that has just started meets its own
-   * with compiled code. Pays where it runs while something else does not need all processors: while
-   * a file is read, say. Waits until it is done; takes about a megabyte of device memory.
+   * Sets up and solves small problems until told to stop, so that a process that has just started
+   * meets its own with compiled code. Pays on a spare thread while something else does not need all
+   * processors: while a file is read, say. Blocks its thread; takes about a megabyte of device
+   * memory meanwhile, and has given it back when it returns.
+   *
+   * @param stop asked every few milliseconds; where it never says so, this returns when there is
+   *     nothing more to gain
+   * @throws io.fairlead.device.OutOfDeviceMemoryException if the device has no room for it
    */
-  public static void prepare(Fairlead fairlead) {
+  public static void prepare(Fairlead fairlead, BooleanSupplier stop) {
     CsrMatrix sample = Poisson.grid3d(PREPARE_GRID);
     double[] b = new double[sample.rows()];
     Arrays.fill(b, 1.0);
-    try (SparseSolver solver = setup(fairlead, sample, SolverOptions.DEFAULT)) {
-      for (int k = 0; k < PREPARE_SOLVES; k++) {
-        solver.solve(b);
+    for (int round = 0; round < PREPARE_ROUNDS && !stop.getAsBoolean(); round++) {
+      WarmUp.setUp(PREPARE_SETUPS, stop);
+      if (stop.getAsBoolean()) {
+        return;
+      }
+      try (SparseSolver solver = setup(fairlead, sample, SolverOptions.DEFAULT)) {
+        for (int k = 0; k < PREPARE_SOLVES && !stop.getAsBoolean(); k++) {
+          solver.solve(b);
+        }
       }
     }
-  }
-
-  /**
-   * Lets the JIT compiler see a setup before a matrix is there: run it on a spare thread while a
-   * file is read, and the first setup of a process takes about half of its time. Uses the CPU only,
-   * no device. Returns when it is told to stop or there is nothing more to gain.
-   *
-   * @param stop asked every few milliseconds
-   */
-  public static void warmUp(BooleanSupplier stop) {
-    WarmUp.setUp(stop);
   }
 
   /** Solves from a zero guess; see {@link #solve(double[], double[], SolveListener)}. */

@@ -67,6 +67,18 @@ class SparseSolverTest {
     }
   }
 
+  @Test
+  void preparingEndsWhenToldAndLeavesNothing() {
+    long before = fairlead.device().context().stats().launches();
+    SparseSolver.prepare(fairlead, () -> true);
+    assertThat(fairlead.device().context().stats().launches()).isEqualTo(before);
+    int[] asked = {0};
+    SparseSolver.prepare(fairlead, () -> ++asked[0] > 4);
+    assertThat(fairlead.device().context().stats().launches()).isGreaterThan(before);
+    MemoryStats memory = fairlead.device().memory();
+    assertThat(memory.inUse() - memory.pendingFree()).isZero();
+  }
+
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 5})
   void solvesOneUnknown(int ranks) {

@@ -3,6 +3,7 @@ package io.fairlead.cli.bench;
 import io.fairlead.fault.FairleadException;
 import io.fairlead.fault.Severity;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -112,7 +113,15 @@ final class ChildProcess {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.add("--enable-native-access=io.fairlead.ffi");
+    command.addAll(tuning());
     return command;
+  }
+
+  /** A child starts as this process did: with its collector, its caches, its heap. */
+  private static List<String> tuning() {
+    return ManagementFactory.getRuntimeMXBean().getInputArguments().stream()
+        .filter(option -> option.startsWith("-X"))
+        .toList();
   }
 
   private static List<String> program() {

@@ -12,21 +12,19 @@ public final class WarmUp {
   /** Points a side: rows enough for three levels, few enough for a setup in a few milliseconds. */
   private static final int SIDE = 56;
 
-  /** By then all loops of the setup have passed the compiler's thresholds. */
-  private static final int ROUNDS_MAX = 40;
-
   private WarmUp() {}
 
   /**
-   * Sets up a small grid again and again, until told to stop or there is nothing more to gain.
+   * Sets up a small grid again and again.
    *
+   * @param roundsMax how often at the most
    * @param stop asked before each round
    * @return how many rounds were run
    */
-  public static int setUp(BooleanSupplier stop) {
+  public static int setUp(int roundsMax, BooleanSupplier stop) {
     var grid = Poisson.grid2d(SIDE);
     int rounds = 0;
-    while (rounds < ROUNDS_MAX && !stop.getAsBoolean()) {
+    while (rounds < roundsMax && !stop.getAsBoolean()) {
       Multigrid.setUp(grid, Multigrid.Options.DEFAULT, Parallel.SEQUENTIAL);
       rounds++;
     }

@@ -321,8 +321,9 @@ class MultigridTest {
 
   @Test
   void warmingUpStopsWhenTold() {
-    assertThat(WarmUp.setUp(() -> true)).isZero();
+    assertThat(WarmUp.setUp(5, () -> true)).isZero();
     int[] asked = {0};
-    assertThat(WarmUp.setUp(() -> ++asked[0] > 3)).isEqualTo(3);
+    assertThat(WarmUp.setUp(5, () -> ++asked[0] > 3)).isEqualTo(3);
+    assertThat(WarmUp.setUp(2, () -> false)).isEqualTo(2);
   }
 }
