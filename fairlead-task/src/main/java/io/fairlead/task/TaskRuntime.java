@@ -97,7 +97,7 @@ public final class TaskRuntime implements AutoCloseable {
   /** Opens a scope, owned by the current task (by the calling thread, if it never entered). */
   public <T extends @Nullable Object> TaskScope<T> scope(ScopeOptions options) {
     checkOpen();
-    return new TaskScope<>(options, config.waitMode());
+    return new TaskScope<>(this, options);
   }
 
   /**
@@ -129,6 +129,11 @@ public final class TaskRuntime implements AutoCloseable {
   /** How tasks of this runtime wait unless they say otherwise. */
   public WaitMode waitMode() {
     return config.waitMode();
+  }
+
+  /** Where the threads of its tasks come from. */
+  TaskThreads threads() {
+    return TaskThreads.JDK;
   }
 
   /** The settings it was opened with. */

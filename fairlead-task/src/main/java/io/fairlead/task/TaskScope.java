@@ -11,7 +11,6 @@ import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.Future;
-import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
@@ -57,8 +56,6 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
 
   private record Reason(@Nullable Throwable cause) {}
 
-  private static final ThreadFactory VIRTUAL =
-      Thread.ofVirtual().inheritInheritableThreadLocals(false).factory();
   private static final VarHandle CANCELLED;
   private static final VarHandle FIRST;
   private static final VarHandle RUNNING;
@@ -74,6 +71,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     }
   }
 
+  private final TaskRuntime runtime;
   private final ScopeOptions options;
   private final WaitMode waitMode;
   private final Task owner;
@@ -92,13 +90,14 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   private volatile @Nullable Thread joiner;
   private Phase phase = Phase.OPEN;
 
-  TaskScope(ScopeOptions options, WaitMode runtimeMode) {
+  TaskScope(TaskRuntime runtime, ScopeOptions options) {
+    this.runtime = runtime;
     this.options = options;
     this.owner = Task.current();
     this.rootThread = owner.isRoot() ? Thread.currentThread() : null;
     this.outer = owner.innermostScope();
     this.frames = owner.engineFrames;
-    WaitMode inherited = owner.isRoot() ? runtimeMode : owner.waitMode();
+    WaitMode inherited = owner.isRoot() ? runtime.waitMode() : owner.waitMode();
     this.waitMode = options.waitMode() == null ? inherited : options.waitMode();
     this.timer = options.deadline() == null ? null : startTimer(options.deadline());
     owner.push(this);
@@ -188,7 +187,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   }
 
   private void startFree(Fork<T> fork) {
-    Thread thread = VIRTUAL.newThread(fork::run);
+    Thread thread = runtime.threads().newThread(fork.task(), fork::run);
     String name = fork.task().givenName();
     if (name != null) {
       thread.setName(name);
