@@ -98,6 +98,13 @@ public final class Completion<T extends @Nullable Object> {
   /** SPIN: checks between two yields, so that a spinning task cannot starve who completes it. */
   private static final int CHECKS_PER_YIELD = 32;
 
+  /**
+   * SPIN in a platform thread: after so many checks, 50 µs or more, it yields at each. A yield
+   * costs less than a check, and where the machine is full, what is waited for may need this
+   * processor.
+   */
+  private static final int CHECKS_UNTIL_LONG = 32;
+
   /** SPIN in a virtual thread: checks between two naps, about a quarter of a millisecond. */
   private static final int CHECKS_PER_NAP = 512;
 
@@ -599,10 +606,14 @@ public final class Completion<T extends @Nullable Object> {
         // a carrier prefers its own queue, where a yielding task goes: as many spinning tasks as
         // carriers would keep out all that others wake. A nap comes back through the common queue
         LockSupport.parkNanos(1);
-      } else if (checks % CHECKS_PER_YIELD == 0) {
+      } else if (checks % CHECKS_PER_YIELD == 0 || isLongSpin(checks)) {
         Thread.yield();
       }
     }
+  }
+
+  private static boolean isLongSpin(int checks) {
+    return checks > CHECKS_UNTIL_LONG && !Thread.currentThread().isVirtual();
   }
 
   private Object block(Wait wait) {
