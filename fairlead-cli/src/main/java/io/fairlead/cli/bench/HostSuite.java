@@ -65,8 +65,7 @@ final class HostSuite implements Suite {
     double a = arguments.f64(0);
     MemorySegment x = arguments.buffer(1);
     MemorySegment y = arguments.buffer(2);
-    int last = (int) end;
-    for (int i = (int) begin; i < last; i++) {
+    for (long i = begin; i < end; i++) {
       y.setAtIndex(DOUBLE, i, y.getAtIndex(DOUBLE, i) + a * x.getAtIndex(DOUBLE, i));
     }
   }

@@ -21,7 +21,8 @@ import java.util.Map;
  * time, and then through a short loop of the kernel's own. The compiler so meets one hot method,
  * called often, instead of many hot loops called seldom: a process that has just started runs at
  * full speed much sooner. Vectors are read as {@link DoubleBuffer}s, whose one bounds check costs
- * half of a memory segment's on the scattered reads of a sparse product.
+ * half of a memory segment's on the scattered reads of a sparse product. A loop over items compares
+ * an {@code int} with an {@code int}: with a {@code long} end it keeps all its checks.
  */
 final class JavaKernels {
   private static final int BLOCKS_PER_CHUNK = SolverKernels.CHUNK / RowSums.ROWS;
@@ -189,7 +190,8 @@ final class JavaKernels {
     DoubleBuffer x = doubles(a, 1);
     DoubleBuffer y = doubles(a, 2);
     int n = a.i32(3);
-    for (int i = (int) begin; i < end; i++) {
+    int last = (int) end;
+    for (int i = (int) begin; i < last; i++) {
       y.put(i, denseRow(m, x, i * n, n));
     }
   }
@@ -220,7 +222,8 @@ final class JavaKernels {
     DoubleBuffer inverse = doubles(a, 1);
     DoubleBuffer y = doubles(a, 2);
     double gain = a.f64(3);
-    for (int i = (int) begin; i < end; i++) {
+    int last = (int) end;
+    for (int i = (int) begin; i < last; i++) {
       y.put(i, gain * inverse.get(i) * x.get(i));
     }
   }
@@ -230,7 +233,8 @@ final class JavaKernels {
     double f = scalar(a, 0);
     DoubleBuffer x = doubles(a, 3);
     DoubleBuffer y = doubles(a, 4);
-    for (int i = (int) begin; i < end; i++) {
+    int last = (int) end;
+    for (int i = (int) begin; i < last; i++) {
       y.put(i, x.get(i) + f * y.get(i));
     }
   }
@@ -424,7 +428,8 @@ final class JavaKernels {
     IntBuffer index = ints(a, 0);
     DoubleBuffer x = doubles(a, 1);
     DoubleBuffer y = doubles(a, 2);
-    for (int k = (int) begin; k < end; k++) {
+    int last = (int) end;
+    for (int k = (int) begin; k < last; k++) {
       y.put(k, x.get(index.get(k)));
     }
   }
