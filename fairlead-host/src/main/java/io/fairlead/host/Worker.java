@@ -262,9 +262,12 @@ final class Worker implements Runnable {
 
   // --- shared kernels -------------------------------------------------------------------------
 
-  /** Whether there is anybody to share with. */
+  /**
+   * Whether there is anybody to share with. Not while a stream waits for a worker: that is work
+   * which needs no handing out, and whoever is free takes it first.
+   */
   boolean mayShare() {
-    return device.workers() > 1;
+    return device.workers() > 1 && !device.othersWait();
   }
 
   /** True if this worker ended the last piece, else the stream is left to whoever does. */

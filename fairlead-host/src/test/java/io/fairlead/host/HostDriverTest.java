@@ -110,6 +110,24 @@ class HostDriverTest {
   }
 
   @Test
+  void noKernelIsSharedWhileAnotherStreamWaits() {
+    open("workers", "2");
+    CountDownLatch end = new CountDownLatch(1);
+    CountDownLatch latch = new CountDownLatch(1);
+    hold(driver.streamCreate(context, 0, null), end);
+    long high = driver.streamCreate(context, 2, null);
+    hold(high, latch);
+    long low = driver.streamCreate(context, 0, null);
+    launch(low, Grid.of(1), (a, begin, last) -> {});
+    List<Long> pieces = new CopyOnWriteArrayList<>();
+    launch(high, Grid.of(100).withGrain(1), (a, begin, last) -> pieces.add(last - begin));
+    latch.countDown();
+    driver.streamSynchronize(high);
+    end.countDown();
+    assertThat(pieces).containsExactly(100L);
+  }
+
+  @Test
   void noStreamStarves() {
     open("workers", "1");
     AtomicLong done = new AtomicLong();
