@@ -119,6 +119,7 @@ class DeviceMemoryTest {
       holder.get().close();
     }
     mine.close();
+    device.context().reached().await();
     device.allocate(LIMIT).close();
   }
 
@@ -169,15 +170,18 @@ class DeviceMemoryTest {
       DeviceStream reader = world.newStream();
       reader.copyToHost(arena.allocate(16), held, 0);
       held.close();
-      scope.fork(
-          () -> {
-            try (DeviceBuffer buffer = device.allocate(LIMIT)) {
-              return buffer.bytes();
-            }
-          });
+      Fork<Long> waits =
+          scope.fork(
+              () -> {
+                try (DeviceBuffer buffer = device.allocate(LIMIT)) {
+                  return buffer.bytes();
+                }
+              });
       awaitWaiting(device);
       assertThat(device.memory().allocations()).isEqualTo(1);
-      stepper.completeAll();
+      while (waits.state() == Fork.State.RUNNING) {
+        stepper.completeAll(); // it stands in the queue before it has asked to be told of the free
+      }
       assertThat(scope.join()).containsExactly(LIMIT);
       stepper.completeAll();
     }
@@ -370,7 +374,7 @@ class DeviceMemoryTest {
 
   @Test
   void aReservationThatIsAskedForWithoutWaitingCanBeGivenUp() {
-    Device device = open(waiting(SHORT));
+    Device device = open(waiting(LONG));
     DeviceBuffer held = device.allocate(LIMIT);
     Completion<Reservation> first = device.requestReservation(LIMIT);
     Completion<Reservation> second = device.requestReservation(LIMIT);

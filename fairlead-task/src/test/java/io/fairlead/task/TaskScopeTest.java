@@ -240,12 +240,14 @@ class TaskScopeTest {
 
   @Test
   void reachesAGrandchildWhoseParentIsBusy() {
+    CountDownLatch grandchildBegan = new CountDownLatch(1);
     AtomicBoolean grandchildEnded = new AtomicBoolean();
     cancelReaches(
         () -> {
           try (TaskScope<Integer> inner = runtime.scope()) {
             inner.fork(
                 () -> {
+                  grandchildBegan.countDown();
                   try {
                     return forever();
                   } finally {
@@ -257,6 +259,7 @@ class TaskScopeTest {
             return 1;
           }
         },
+        grandchildBegan, // one that has not begun never does, so it would not end either
         Fork.State.SUCCEEDED);
   }
 
@@ -317,6 +320,10 @@ class TaskScopeTest {
   }
 
   private void cancelReaches(TaskBody<Integer> body, Fork.State expected) {
+    cancelReaches(body, new CountDownLatch(0), expected);
+  }
+
+  private void cancelReaches(TaskBody<Integer> body, CountDownLatch ready, Fork.State expected) {
     IOException why = new IOException("why");
     try (TaskScope<Integer> scope = runtime.scope(ScopeOptions.of(ScopePolicy.COLLECT))) {
       CountDownLatch started = new CountDownLatch(1);
@@ -329,6 +336,7 @@ class TaskScopeTest {
                 return body.run();
               });
       awaitQuietly(started);
+      awaitQuietly(ready);
       Eventually.holdsWithin(
           Duration.ofMillis(50), () -> thread.get().getState() == Thread.State.WAITING);
       scope.cancel(why);
