@@ -59,9 +59,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <h2>Lock order</h2>
  *
- * pool → (the owner's queue) ; turn of a stream → operands' locks → table, host blocks. {@code
- * table} and the block pool's lock are leaves: nothing is called under them. Waiters and faults
- * take no lock.
+ * turn of a stream → operands' locks → table, host blocks. {@code table}, the pool's lock and the
+ * block pool's are leaves: nothing is called under them. Waiters and faults take no lock.
  *
  * <pre>
  * field       | writer                  | reader      | mode, guard
@@ -581,6 +580,11 @@ public final class DeviceContext implements AutoCloseable {
 
   private <T extends @Nullable Object> T managedCall(String operation, TaskBody<T> body) {
     return managed.call(operation, body);
+  }
+
+  /** Runs on the owner's thread and is waited for, except by the owner itself. */
+  <T> T onOwner(String operation, TaskBody<T> body) {
+    return managedCall(operation, body);
   }
 
   /** A call by the owner itself. */

@@ -10,14 +10,19 @@ import org.jspecify.annotations.Nullable;
  * that has the fewest tasks on it. Streams are never given back to the driver before the context
  * closes.
  *
- * <p>Lock order: the pool's lock comes before a stream's turn, and is held while the owner creates
- * a stream (the owner never takes it). It is taken once when a task first uses the device, and once
+ * <p>Streams are made on the owner's thread, one after the other, so that there is no reservation
+ * to keep: who finds nothing to share goes there, looks again, and only then makes one. No lock is
+ * held meanwhile, since the owner itself may be what waits for it: its own tasks take and give back
+ * streams too.
+ *
+ * <p>Lock order: the lock is a leaf. It is taken once when a task first uses the device, and once
  * when that task ends.
  *
  * <pre>
- * field  | writer | reader | mode, guard
- * slots  | any    | any    | lock
- * shared | any    | any    | lock
+ * field  | writer          | reader | mode, guard
+ * slots  | owner           | any    | lock
+ * leases | any             | any    | lock
+ * shared | owner, once     | any    | volatile
  * </pre>
  */
 final class StreamPool {
@@ -25,24 +30,22 @@ final class StreamPool {
   private final int streamsMax;
   private final ReentrantLock lock = new ReentrantLock();
   private final List<Slot> slots = new ArrayList<>();
-  private @Nullable DeviceStream shared;
+  private volatile @Nullable DeviceStream shared;
 
   StreamPool(DeviceContext context, int streamsMax) {
     this.context = context;
     this.streamsMax = streamsMax;
   }
 
-  void lock() {
-    lock.lock();
-  }
-
-  void unlock() {
-    lock.unlock();
-  }
-
-  /** The one stream of all threads that never entered. Lock held; may park for its creation. */
+  /** The one stream of all threads that never entered. May park for its creation. */
   DeviceStream leaseShared() {
     DeviceStream stream = shared;
+    return stream != null ? stream : context.onOwner("create stream", this::makeShared);
+  }
+
+  /** On the owner. */
+  private DeviceStream makeShared() {
+    DeviceStream stream = shared; // several may have come at once
     if (stream == null) {
       stream = context.createPooled(0);
       shared = stream;
@@ -50,28 +53,48 @@ final class StreamPool {
     return stream;
   }
 
-  /** A stream for one more task. Lock held; may park for its creation. */
+  /** A stream for one more task. May park for its creation. */
   DeviceStream lease(int priority) {
-    Slot slot = choose(priority);
-    slot.leases++;
-    return slot.stream;
+    DeviceStream stream = choose(priority);
+    return stream != null ? stream : context.onOwner("create stream", () -> make(priority));
   }
 
-  private Slot choose(int priority) {
-    Slot free = best(priority, true);
-    if (free != null && free.leases == 0 && free.isIdle()) {
-      return free;
+  /** On the owner. */
+  private DeviceStream make(int priority) {
+    DeviceStream known = choose(priority); // others may have made the last one, or given one back
+    if (known != null) {
+      return known;
     }
-    if (slots.size() < streamsMax) {
-      Slot made = new Slot(context.createPooled(priority), priority);
+    Slot made = new Slot(context.createPooled(priority), priority);
+    made.leases = 1;
+    lock.lock();
+    try {
       slots.add(made);
-      return made;
+      return made.stream;
+    } finally {
+      lock.unlock();
     }
-    Slot same = free != null ? free : best(priority, false);
-    if (same == null) {
-      throw new AssertionError("a full pool has streams");
+  }
+
+  /** A stream that is there, now with one more task on it; null if one is to be made. */
+  private @Nullable DeviceStream choose(int priority) {
+    lock.lock();
+    try {
+      Slot chosen = best(priority, true);
+      if (chosen == null || chosen.leases > 0 || !chosen.isIdle()) {
+        if (slots.size() < streamsMax) {
+          return null;
+        }
+        chosen = chosen != null ? chosen : best(priority, false);
+      }
+      if (chosen == null) {
+        throw new AssertionError("a full pool has streams");
+      }
+      chosen.leases++;
+      return chosen.stream;
+    } finally {
+      lock.unlock();
     }
-    return same;
   }
 
   /** The stream with the fewest tasks, an idle one among equals. */

@@ -92,20 +92,22 @@ final class TaskStreams extends TaskAttachment<TaskStreams.Lease> {
 
     DeviceStream take(DeviceContext context, Task task) {
       StreamPool pool = context.pool();
-      pool.lock();
-      try {
-        DeviceStream mine = stream; // ROOT: another thread may have been first
-        if (mine == null) {
-          mine = task.isRoot() ? pool.leaseShared() : pool.lease(task.priority());
-          since = mine.core().enqueued();
-          // volatile: whoever sees the stream sees `since`
-          stream = mine;
-        }
-        passOn(mine);
-        return mine;
-      } finally {
-        pool.unlock();
+      DeviceStream mine =
+          task.isRoot() ? begin(pool.leaseShared()) : begin(pool.lease(task.priority()));
+      passOn(mine);
+      return mine;
+    }
+
+    /** Synchronized: of several threads that never entered, the first one's {@code since} stays. */
+    private synchronized DeviceStream begin(DeviceStream leased) {
+      DeviceStream known = stream;
+      if (known != null) {
+        return known;
       }
+      since = leased.core().enqueued();
+      // volatile: whoever sees the stream sees `since`
+      stream = leased;
+      return leased;
     }
 
     /** Orders what this task does next after {@code before}. */

@@ -8,6 +8,7 @@ import io.fairlead.task.Completion;
 import io.fairlead.task.TaskRuntime;
 import io.fairlead.task.TaskScope;
 import java.lang.foreign.Arena;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -17,6 +18,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 /** Where streams come from and where they go. */
 class StreamLifeTest {
@@ -125,6 +127,35 @@ class StreamLifeTest {
       }
       seen.add(world.context.stream());
       assertThat(seen).hasSize(1);
+    }
+  }
+
+  @Test
+  @Timeout(60)
+  void theOwnersOwnTasksTakeStreamsWhileOthersWaitForOneToBeMade() throws Exception {
+    try (World world = new World(FakeDriver.strict())) {
+      CountDownLatch onOwner = new CountDownLatch(1);
+      CompletableFuture<Thread> other = new CompletableFuture<>();
+      Completion<Long> owners =
+          world
+              .context
+              .owner()
+              .call(
+                  () -> {
+                    onOwner.countDown();
+                    Thread waiting = other.get();
+                    World.until(
+                        "the other one waits for the owner",
+                        () -> waiting.getState() == Thread.State.WAITING);
+                    return world.context.stream().id();
+                  });
+      onOwner.await();
+      AtomicReference<DeviceStream> others = new AtomicReference<>();
+      Thread thread = Thread.ofPlatform().start(() -> others.set(world.context.stream()));
+      other.complete(thread);
+      assertThat(owners.await(Duration.ofSeconds(30))).isNotNull();
+      thread.join();
+      assertThat(others.get()).isSameAs(world.context.stream());
     }
   }
 
