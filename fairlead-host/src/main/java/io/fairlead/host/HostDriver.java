@@ -294,7 +294,8 @@ final class HostDriver implements Driver {
     found.context().checkSound();
     EventRecord point = found.last();
     // Never recorded: nothing to wait for. Its own stream: in order anyway.
-    if (point != null && point.stream != target && !point.isDone()) {
+    // One that was given up is waited for like any other: the wait fails then.
+    if (point != null && point.stream != target && !point.hasCome()) {
       target.enqueue(new StreamOperations.Wait(point));
     }
   }
