@@ -45,6 +45,15 @@ public final class DeviceStream implements AutoCloseable {
   }
 
   /**
+   * The position after everything that is on the stream now, also what code that Fairlead does not
+   * know has enqueued on {@link #handle}. Work of joined tasks that this stream has yet to come
+   * after is not included. Any thread; does not wait for the device.
+   */
+  public Mark foreignMark() {
+    return new Mark(this, core.foreignPosition());
+  }
+
+  /**
    * Completes when everything enqueued so far has ended. Any thread; does not block. Waiting on the
    * result parks the task, or does what its wait mode says; deadline, interrupt and cancellation
    * end the wait and leave the work alone.

@@ -317,10 +317,23 @@ final class StreamCore {
     if (!adopted && deferred.isEmpty()) {
       return enqueued;
     }
-    takeTurn("mark", false);
+    beginTurn("mark");
     try {
       applyDeferred();
       return adopted ? advance() : enqueued;
+    } finally {
+      leaveTurn();
+    }
+  }
+
+  /**
+   * The position after all that anybody has enqueued so far, with a number of its own: a signal or
+   * an event for an earlier number may stand before what others enqueued since.
+   */
+  long foreignPosition() {
+    beginTurn("mark");
+    try {
+      return advance();
     } finally {
       leaveTurn();
     }
@@ -627,15 +640,8 @@ final class StreamCore {
 
   /** Takes the turn, with room for one more operation. Parks before the turn, never under it. */
   private void takeTurn(String operation, boolean uninterruptibly) {
-    DeviceContext.requireMayEnter(operation);
     while (true) {
-      turn.lock();
-      try {
-        requireUsable(operation);
-      } catch (RuntimeException e) {
-        turn.unlock();
-        throw e;
-      }
+      beginTurn(operation);
       if (turn.getHoldCount() > 1 || !isFull() || DeviceContext.mustNotPark()) {
         return;
       }
@@ -646,6 +652,21 @@ final class StreamCore {
       } else {
         room.await();
       }
+    }
+  }
+
+  /**
+   * Takes the turn, however full the stream is: a position alone is no work, and asking for one
+   * must not wait for the device.
+   */
+  private void beginTurn(String operation) {
+    DeviceContext.requireMayEnter(operation);
+    turn.lock();
+    try {
+      requireUsable(operation);
+    } catch (RuntimeException e) {
+      turn.unlock();
+      throw e;
     }
   }
 

@@ -109,4 +109,21 @@ class AdoptedStreamTest {
       assertThat(world.driver.ended()).containsExactly("first", "second");
     }
   }
+
+  @Test
+  void asManyMarksAsOneLikesWaitForNothing() {
+    try (World world = new World(FakeDriver.stepped())) {
+      long foreign = world.driver.foreignStream();
+      DeviceStream adopted = world.context.adoptStream(foreign);
+      world.driver.foreignWork(foreign, "long");
+      Mark last = adopted.mark();
+      for (int i = 0; i < 2 * world.context.config().unfinishedMax(); i++) {
+        last = adopted.mark();
+      }
+      Completion<Void> reached = adopted.reached(last);
+      assertThat(reached.isDone()).isFalse();
+      world.driver.endForeign(foreign);
+      reached.await();
+    }
+  }
 }

@@ -297,12 +297,13 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
     storage.lend(stream, access);
     try {
       long[] address = new long[1];
-      stream.enqueue(
-          "lease",
-          new Operand[] {this},
-          new Access[] {access},
-          (handle, addresses) -> address[0] = addresses[0]);
-      return new Lease(this, stream, access, address[0]);
+      long begin =
+          stream.enqueue(
+              "lease",
+              new Operand[] {this},
+              new Access[] {access},
+              (handle, addresses) -> address[0] = addresses[0]);
+      return new Lease(this, access, address[0], new Mark(stream, begin));
     } catch (RuntimeException | Error failure) {
       if (storage.takeBack(stream, access)) {
         device.free(storage);

@@ -1,6 +1,7 @@
 package io.fairlead.memory;
 
 import io.fairlead.device.Access;
+import io.fairlead.device.DeviceLostException;
 import io.fairlead.device.DeviceStream;
 import io.fairlead.device.Mark;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -13,20 +14,26 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * come after it. While it is open the memory is not freed: a buffer that is closed meanwhile is
  * freed when its last lease ends.
  *
- * <p>Threads: any. Closing does not block, and may happen several times.
+ * <p>Threads: any. Closing does not block, and may happen several times. Close it before its
+ * stream.
  */
 public final class Lease implements AutoCloseable {
   private final DeviceBuffer buffer;
   private final DeviceStream stream;
   private final Access access;
   private final long address;
+
+  /** Where the stream was when the lease began. */
+  private final Mark begin;
+
   private final AtomicBoolean open = new AtomicBoolean(true);
 
-  Lease(DeviceBuffer buffer, DeviceStream stream, Access access, long address) {
+  Lease(DeviceBuffer buffer, Access access, long address, Mark begin) {
     this.buffer = buffer;
-    this.stream = stream;
+    this.stream = begin.stream();
     this.access = access;
     this.address = address;
+    this.begin = begin;
   }
 
   /**
@@ -51,11 +58,25 @@ public final class Lease implements AutoCloseable {
     return stream;
   }
 
+  /**
+   * Ends the lease.
+   *
+   * @throws IllegalStateException if the stream was closed before the lease, so that nobody can
+   *     tell where the foreign work ends; the lease has ended even so
+   */
   @Override
   public void close() {
-    if (open.compareAndSet(true, false)) {
-      Mark mark = stream.mark();
-      buffer.endLease(mark, access);
+    if (!open.compareAndSet(true, false)) {
+      return;
+    }
+    Mark end = begin;
+    try {
+      end = stream.foreignMark();
+    } catch (DeviceLostException lost) {
+      // The memory ended with its context; whoever uses it is told.
+    } finally {
+      // Whatever happens: a lease that stays open would keep the memory for good.
+      buffer.endLease(end, access);
     }
   }
 }

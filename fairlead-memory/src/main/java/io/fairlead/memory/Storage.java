@@ -1,6 +1,7 @@
 package io.fairlead.memory;
 
 import io.fairlead.device.Access;
+import io.fairlead.device.DeviceException;
 import io.fairlead.device.DeviceStream;
 import io.fairlead.device.Mark;
 import io.fairlead.fault.Mutant;
@@ -208,13 +209,16 @@ final class Storage {
 
   /** The operation was enqueued: closes the window and writes the use into the ledger. */
   void recorded(DeviceStream stream, long sequence, Access access) {
+    List<Mark> crowd;
     lock.lock();
     try {
       record(stream, sequence, access);
       closeWindow(stream, access);
+      crowd = access == Access.READ && readerCount == readers.length ? reads() : List.of();
     } finally {
       lock.unlock();
     }
+    dropReached(crowd);
   }
 
   /** The operation was not enqueued: closes the window and leaves the ledger as it was. */
@@ -261,9 +265,6 @@ final class Storage {
       }
     }
     if (readerCount == readers.length) {
-      dropReachedReads();
-    }
-    if (readerCount == readers.length) {
       readers = Arrays.copyOf(readers, 2 * readerCount);
       read = Arrays.copyOf(read, 2 * readerCount);
     }
@@ -271,18 +272,54 @@ final class Storage {
     read[readerCount++] = sequence;
   }
 
-  /** A read that has ended orders nobody any more. */
-  private void dropReachedReads() {
-    int kept = 0;
-    for (int i = 0; i < readerCount; i++) {
-      DeviceStream reader = readers[i];
-      if (reader != null && !reader.isReached(new Mark(reader, read[i]))) {
-        readers[kept] = reader;
-        read[kept++] = read[i];
+  /**
+   * Reads that have ended order nobody any more; looked for when the next one would need more room.
+   * Not under the lock, and nothing comes of a driver that does not answer: the operation that was
+   * recorded is enqueued, whatever becomes of this.
+   */
+  private void dropReached(List<Mark> reads) {
+    for (Mark read : reads) {
+      if (isReached(read)) {
+        dropRead(read);
       }
     }
-    Arrays.fill(readers, kept, readerCount, null);
-    readerCount = kept;
+  }
+
+  private static boolean isReached(Mark read) {
+    try {
+      return read.stream().isReached(read);
+    } catch (DeviceException e) {
+      return false; // whoever has to come after it is told why
+    }
+  }
+
+  private void dropRead(Mark reached) {
+    lock.lock();
+    try {
+      for (int i = 0; i < readerCount; i++) {
+        if (readers[i] == reached.stream() && read[i] == reached.sequence()) {
+          readerCount--;
+          readers[i] = readers[readerCount];
+          read[i] = read[readerCount];
+          readers[readerCount] = null;
+          return;
+        }
+      }
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Under the lock. */
+  private List<Mark> reads() {
+    List<Mark> marks = new ArrayList<>(readerCount);
+    for (int i = 0; i < readerCount; i++) {
+      DeviceStream reader = readers[i];
+      if (reader != null) {
+        marks.add(new Mark(reader, read[i]));
+      }
+    }
+    return marks;
   }
 
   // --- leases -------------------------------------------------------------------------------
@@ -412,12 +449,7 @@ final class Storage {
       if (writer != null) {
         marks.add(new Mark(writer, written));
       }
-      for (int i = 0; i < readerCount; i++) {
-        DeviceStream reader = readers[i];
-        if (reader != null) {
-          marks.add(new Mark(reader, read[i]));
-        }
-      }
+      marks.addAll(reads());
       return marks;
     } finally {
       lock.unlock();

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.fairlead.device.Access;
+import io.fairlead.device.DeviceException;
 import io.fairlead.device.DeviceStream;
 import io.fairlead.device.Operand;
 import io.fairlead.fault.Mutant;
@@ -360,6 +361,83 @@ class HazardTest {
 
     assertHostIs(7);
     buffer.close();
+  }
+
+  @Test
+  void h13AWriteComesAfterWhatWasEnqueuedBehindOurBack() {
+    for (boolean signalled : new boolean[] {false, true}) {
+      DeviceBuffer buffer = world.filled(stepper, BYTES, 7);
+      DeviceStream foreign = world.newStream();
+      try (Lease lease = buffer.lease(foreign, Access.READ)) {
+        if (signalled) {
+          Completion<Void> begun = foreign.reached();
+          stepper.completeAll();
+          assertThat(begun.isDone()).isTrue();
+        } else {
+          foreign.checkpoint();
+        }
+        behindOurBack(() -> world.driver.copyToHost(foreign.handle(), host, lease.address()));
+      }
+      DeviceStream writer = world.newStream();
+      writer.fill(buffer, 0, BYTES, (byte) 9);
+      adversarially(writer);
+
+      assertHostIs(7);
+      buffer.close();
+    }
+  }
+
+  /** As a library does that was given the handle. */
+  private void behindOurBack(Runnable call) {
+    long before = world.driver.current();
+    world.driver.makeCurrent(world.device.context().nativeContext());
+    try {
+      call.run();
+    } finally {
+      world.driver.makeCurrent(before);
+    }
+  }
+
+  @Test
+  void h13ALeaseWhoseStreamWasClosedGivesTheMemoryBack() {
+    DeviceBuffer buffer = world.filled(stepper, BYTES, 7);
+    DeviceStream foreign = world.device.context().openStream(0);
+    Lease lease = buffer.lease(foreign);
+    foreign.close();
+    assertThatThrownBy(lease::close)
+        .isInstanceOf(IllegalStateException.class)
+        .hasMessageContaining("stream " + foreign.id() + " was closed");
+    lease.close();
+    DeviceStream other = world.newStream();
+    other.fill(buffer, 0, BYTES, (byte) 9);
+    other.copyToHost(host, buffer, 0);
+    buffer.close();
+    adversarially(other);
+    assertHostIs(9);
+    assertEverythingWasFreed();
+  }
+
+  @Test
+  void h3AReaderThatIsNoLongerThereLeavesNoWindowOpen() {
+    DeviceBuffer buffer = world.filled(stepper, BYTES, 7);
+    DeviceBuffer target = world.filled(stepper, BYTES, 1);
+    long[] handle = new long[1];
+    behindOurBack(() -> handle[0] = world.driver.streamCreate(world.driver.current(), 0, null));
+    DeviceStream gone = world.device.context().adoptStream(handle[0]);
+    gone.copyToHost(host, buffer, 0);
+    stepper.completeAll();
+    behindOurBack(() -> world.driver.streamDestroy(gone.handle()));
+    for (int i = 0; i < 4; i++) {
+      // an operand before and one behind: each is recorded, whatever is found out about readers
+      world.newStream().copyOnDevice(target, 0, buffer, 0, BYTES);
+    }
+    DeviceStream writer = world.newStream();
+    writer.fill(target, 0, BYTES, (byte) 3);
+    stepper.completeAll();
+    target.close();
+    // its maker destroyed the stream before it was closed here: nobody can come after it
+    assertThatThrownBy(buffer::close).isInstanceOf(DeviceException.class);
+    gone.close();
   }
 
   @Test
