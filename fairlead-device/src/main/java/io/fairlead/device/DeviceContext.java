@@ -168,6 +168,7 @@ public final class DeviceContext implements AutoCloseable {
   private final ReentrantLock table = new ReentrantLock();
   private final List<KernelModule.Loaded> modules = new ArrayList<>();
   private final List<DeviceStream> adopted = new ArrayList<>();
+  private final Completion.Source<DeviceLostException> lost = Completion.source();
   private boolean polling;
   private volatile StreamCore[] cores = {};
   private volatile @Nullable DeviceException failure;
@@ -665,6 +666,14 @@ public final class DeviceContext implements AutoCloseable {
     return failure instanceof DeviceLostException lost ? (DeviceException) lost.getCause() : null;
   }
 
+  /**
+   * Brings what every later call says once the context is lost, for who waits for something that
+   * only others' work on it would bring. Not settled by a close. Any thread; never blocks.
+   */
+  public Completion<DeviceLostException> lost() {
+    return lost.completion();
+  }
+
   /** What waiters fail with once nothing will be reached any more, or null. */
   @Nullable DeviceException failure() {
     return failure;
@@ -791,6 +800,9 @@ public final class DeviceContext implements AutoCloseable {
   void failWaiters() {
     for (StreamCore core : cores) {
       core.drain();
+    }
+    if (failure instanceof DeviceLostException first) {
+      lost.complete(first);
     }
   }
 

@@ -50,7 +50,7 @@ final class Budget {
    */
   private volatile int waiting;
 
-  /** Why nobody may wait any more; null while the device is open. */
+  /** Why nobody may wait any more; null while the device is open and sound. */
   private @Nullable RuntimeException refusal;
 
   Budget(long limit) {
@@ -106,7 +106,10 @@ final class Budget {
     return request;
   }
 
-  /** The device closes: whoever waits, or would have to from now on, fails with {@code cause}. */
+  /**
+   * The device closes or is lost: whoever waits, or would have to from now on, fails with {@code
+   * cause}.
+   */
   void refuseWaiting(RuntimeException cause) {
     List<Request> refused;
     lock.lock();
@@ -362,7 +365,7 @@ final class Budget {
 
     /**
      * Null if the request was granted at once; else completed when it is, or failed when the device
-     * closes. Set before it waits.
+     * closes or is lost. Set before it waits.
      */
     Completion.@Nullable Source<Boolean> source;
 

@@ -73,6 +73,8 @@ public final class Device implements AutoCloseable {
     this.reclaimer = new Reclaimer(budget);
     this.accounts = new Account.Key(budget);
     this.transfers = new Transfers(context, config.chunkBytes());
+    // Nothing will be freed in order any more, and what is granted could not be used.
+    context.lost().onDone(lost -> budget.refuseWaiting(lost.getNow()));
   }
 
   /**

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.fairlead.device.DeviceException;
+import io.fairlead.device.DeviceLostException;
 import io.fairlead.device.DeviceStream;
 import io.fairlead.device.OutOfDeviceMemoryException;
 import io.fairlead.device.spi.DriverCall;
@@ -29,6 +30,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 /** Limits, waiting, reservations and leaks of one device. */
 class DeviceMemoryTest {
@@ -206,6 +208,27 @@ class DeviceMemoryTest {
     device.context().reached().await();
     assertThat(device.memory().inUse()).isZero();
     assertThat(device.memory().reserved()).isZero();
+  }
+
+  @Test
+  @Timeout(60)
+  void whoWaitsForMemoryOfALostContextIsToldAtOnce() {
+    Device device = open(waiting(LONG));
+    DeviceBuffer held = device.allocate(LIMIT);
+    try (TaskScope<DeviceBuffer> scope = world.tasks.scope(COLLECT)) {
+      Fork<DeviceBuffer> allocates = scope.fork(() -> device.allocate(LIMIT));
+      awaitWaiting(device);
+      Completion<Reservation> asked = device.requestReservation(LIMIT);
+      HostFaults.of(world.driver)
+          .failOperation(DriverCall.FILL, 1, DriverException.ILLEGAL_ADDRESS);
+      held.fill((byte) 1); // and kept: nobody gives anything back
+
+      scope.join();
+      assertThat(allocates.failure()).isInstanceOf(DeviceLostException.class);
+      assertThatThrownBy(asked::await).isInstanceOf(DeviceLostException.class);
+    }
+    assertThat(device.budget().hasWaiting()).isFalse();
+    held.close();
   }
 
   private interface Wish {
