@@ -45,7 +45,7 @@ class LauncherTest {
   void makeRepository() throws IOException {
     assumeTrue(Files.isExecutable(Path.of("/bin/bash")), "there is no /bin/bash");
     root = Files.createDirectories(folder.resolve("a repository"));
-    copy("fairlead", "scripts/find-jdk.sh", "scripts/build.sh");
+    copy("fairlead", "scripts/find-jdk.sh", "scripts/build.sh", "scripts/start-options.sh");
     write("pom.xml", "");
     write("fairlead-cli/pom.xml", "");
     source = write("fairlead-cli/src/main/java/Main.java", "");
