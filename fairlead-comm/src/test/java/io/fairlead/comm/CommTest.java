@@ -11,6 +11,8 @@ import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.comm.spi.TransportProvider;
 import io.fairlead.comm.spi.Undelivered;
 import io.fairlead.task.Completion;
+import io.fairlead.task.Owner;
+import io.fairlead.task.Role;
 import io.fairlead.task.TaskScope;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -20,6 +22,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.ServiceLoader;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -401,6 +404,53 @@ class CommTest {
 
       gate.complete("go");
       assertThat(received.isDone()).isTrue();
+    }
+  }
+
+  @Test
+  void aStalledSendThatIsCancelledByWhatItsReceiveCompletesDoesNotWaitForItself()
+      throws InterruptedException {
+    // not closed if this fails: closing would wait for the thread that hangs
+    World world = new World(2, CommConfig.DEFAULT.withEager(0, 0));
+    Completion<?> stalled = world.rank(0).send(1, 1, bytes(100, 1));
+    assertThat(stalled.isDone()).isFalse();
+    CountDownLatch inside = new CountDownLatch(1);
+    CountDownLatch registered = new CountDownLatch(1);
+    world
+        .rank(1)
+        .handle(
+            1,
+            (source, header, blobs) -> {
+              inside.countDown();
+              try {
+                registered.await();
+              } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+              }
+            });
+    world.rank(0).message(1, 1, memory(0)).await(SOON);
+    inside.await();
+    Owner manager = world.tasks.owner("manager", Role.DEVICE_MANAGER);
+    // shifted to the communication thread, which the handler holds until the callback is there
+    Completion<Received> received = manager.call(() -> world.rank(1).receive(0, 1)).await(SOON);
+    assertThat(received.isDone()).isFalse();
+    received.onDone(done -> stalled.cancel());
+    registered.countDown();
+    assertThat(received.await(SOON).data().mismatch(bytes(100, 1))).isEqualTo(-1);
+    Completion.Source<String> alive = Completion.source();
+    world.rank(1).handle(2, (source, header, blobs) -> alive.complete("the thread goes on"));
+    world.rank(0).message(1, 2, memory(0));
+    alive.completion().await(SOON);
+    world.close();
+  }
+
+  @Test
+  void whatAnAbortLeftUnreadIsNamedWhenTheRankCloses() {
+    try (World world = new World(2)) {
+      world.rank(0).send(1, 5, bytes(8, 1)).await(SOON);
+      world.rank(0).fail(new IllegalStateException("rank 0 broke"));
+      world.rank(1).close();
+      assertThat(world.rank(1).undelivered()).containsExactly(new Undelivered("send", 0, 1, 5, 8));
     }
   }
 

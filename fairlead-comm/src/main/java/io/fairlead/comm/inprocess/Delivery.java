@@ -24,9 +24,23 @@ final class Delivery {
    */
   static @Nullable TransportException deliver(
       MemorySegment[] blobs, long bytes, int source, int tag, Posted posted) {
+    return deliver(blobs, bytes, source, tag, posted, null);
+  }
+
+  /**
+   * As the other, and ends {@code from} once its blobs are no longer read, before the receive is
+   * told: what that sets off may cancel the send, which must not wait for this very thread.
+   */
+  static @Nullable TransportException deliver(
+      MemorySegment[] blobs,
+      long bytes,
+      int source,
+      int tag,
+      Posted posted,
+      @Nullable Envelope from) {
     ReceiveRequest request = posted.request;
     if (request.bytes() >= 0 && request.bytes() != bytes) {
-      posted.state = Posted.ENDED;
+      end(posted, from);
       request.failed(mismatch(bytes, source, tag, request.bytes()));
       return null;
     }
@@ -39,14 +53,21 @@ final class Delivery {
       }
       Segments.copy(blobs, into);
     } catch (RuntimeException | OutOfMemoryError e) {
-      posted.state = Posted.ENDED;
+      end(posted, from);
       TransportException fault = unreachable(bytes, source, tag, e);
       request.failed(fault);
       return fault;
     }
-    posted.state = Posted.ENDED;
+    end(posted, from);
     request.received(source, bytes, made);
     return null;
+  }
+
+  private static void end(Posted posted, @Nullable Envelope from) {
+    posted.state = Posted.ENDED;
+    if (from != null) {
+      from.state = Envelope.ENDED;
+    }
   }
 
   /** Another thread copies the very message that is waited for: a bounded time, so no wake-up. */

@@ -37,7 +37,7 @@ import org.jspecify.annotations.Nullable;
  *   <caption>fields</caption>
  *   <tr><th>field</th><th>writer</th><th>reader</th><th>mode</th></tr>
  *   <tr><td>lanes, oldest, newest, orders, anyPosted</td><td>senders, receivers</td><td>same</td><td>lock</td></tr>
- *   <tr><td>closed, closedForSenders, gone, goneCount</td><td>who closes or aborts</td><td>senders, receivers</td><td>lock</td></tr>
+ *   <tr><td>closed, closedForSenders, undelivered, gone, goneCount</td><td>who closes or aborts</td><td>senders, receivers</td><td>lock</td></tr>
  *   <tr><td>Posted.state, Envelope.state</td><td>see there</td><td>who withdraws</td><td>volatile</td></tr>
  * </table>
  *
@@ -57,6 +57,10 @@ final class Mailbox {
   private int goneCount;
   private @Nullable TransportException closed;
   private @Nullable TransportException closedForSenders;
+
+  /** What was told to be sent and found here at the end, until the rank itself closes. */
+  private final List<Undelivered> undelivered = new ArrayList<>();
+
   private @Nullable Envelope oldest;
   private @Nullable Envelope newest;
   private long orders;
@@ -280,8 +284,8 @@ final class Mailbox {
 
   private static void takeStalled(SendRequest stalled, Envelope envelope, Posted posted) {
     TransportException fault =
-        Delivery.deliver(stalled.blobs(), stalled.bytes(), envelope.source, envelope.tag, posted);
-    envelope.state = Envelope.ENDED;
+        Delivery.deliver(
+            stalled.blobs(), stalled.bytes(), envelope.source, envelope.tag, posted, envelope);
     end(stalled, fault);
   }
 
@@ -392,22 +396,38 @@ final class Mailbox {
    * Ends this mailbox: its receives fail with {@code cause}, stalled senders with {@code
    * forSenders}.
    *
-   * @return the messages whose senders were told they are sent
+   * @return the messages whose senders were told they are sent, also if an abort came first
    */
   List<Undelivered> close(TransportException cause, TransportException forSenders) {
-    List<Undelivered> undelivered = new ArrayList<>();
+    end(cause, forSenders);
+    lock.lock();
+    try {
+      List<Undelivered> found = List.copyOf(undelivered);
+      undelivered.clear();
+      return found;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** As {@link #close}, for all ranks at once: the rank is told what was left when it closes. */
+  void abort(TransportException cause) {
+    end(cause, cause);
+  }
+
+  private void end(TransportException cause, TransportException forSenders) {
     List<Request> receives = new ArrayList<>();
     List<Request> sends = new ArrayList<>();
     lock.lock();
     try {
       if (closed != null) {
-        return undelivered;
+        return;
       }
       closed = cause;
       closedForSenders = forSenders;
       lanes.forEach(lane -> collectPosted(lane, receives));
       for (Envelope at = oldest; at != null; at = at.newer) {
-        closeEnvelope(at, undelivered, sends);
+        closeEnvelope(at, sends);
       }
       receives.forEach(request -> unlink(posted(request)));
       while (oldest != null) {
@@ -418,11 +438,9 @@ final class Mailbox {
     }
     receives.forEach(request -> request.failed(cause));
     sends.forEach(request -> request.failed(forSenders));
-    return undelivered;
   }
 
-  private void closeEnvelope(
-      Envelope envelope, List<Undelivered> undelivered, List<Request> sends) {
+  private void closeEnvelope(Envelope envelope, List<Request> sends) {
     switch (envelope.state) {
       case Envelope.READY -> {
         pool.give(requireNonNull(envelope.block));

@@ -170,7 +170,7 @@ final class World {
 
     private void abort(TransportException cause) {
       for (Mailbox mailbox : mailboxes) {
-        mailbox.close(cause, cause);
+        mailbox.abort(cause);
       }
       for (Inbox inbox : inboxes) {
         inbox.close(cause, cause);
