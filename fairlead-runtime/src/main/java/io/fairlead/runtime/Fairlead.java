@@ -226,12 +226,10 @@ public final class Fairlead implements AutoCloseable {
       throw new IllegalArgumentException(n + " ranks; there must be at least 1");
     }
     List<Comm> comms = InProcess.ranks(tasks, n, CommConfig.DEFAULT);
-    List<Owner> threads = rankThreads(n);
-    try (TaskScope<T> scope = tasks.scope(ScopeOptions.DEFAULT.name("ranks"))) {
-      for (Comm comm : comms) {
-        scope.fork(rankOptions(comm.rank(), threads), () -> runRank(comm, body));
-      }
-      return scope.join();
+    List<Owner> threads = new ArrayList<>();
+    try {
+      startRankThreads(n, threads);
+      return runRanks(comms, threads, body);
     } finally {
       for (Comm comm : comms) {
         traffic.add(comm.stats());
@@ -242,12 +240,20 @@ public final class Fairlead implements AutoCloseable {
   }
 
   /** A rank that blocks its thread gets one: as a virtual thread it would hold a carrier. */
-  private List<Owner> rankThreads(int n) {
-    List<Owner> threads = new ArrayList<>();
+  private void startRankThreads(int n, List<Owner> threads) {
     for (int rank = 0; rank < n && config.waitMode() == WaitMode.BLOCKING; rank++) {
       threads.add(tasks.owner("rank-" + rank, Role.OWNER));
     }
-    return threads;
+  }
+
+  private <T extends @Nullable Object> List<T> runRanks(
+      List<Comm> comms, List<Owner> threads, RankBody<T> body) {
+    try (TaskScope<T> scope = tasks.scope(ScopeOptions.DEFAULT.name("ranks"))) {
+      for (Comm comm : comms) {
+        scope.fork(rankOptions(comm.rank(), threads), () -> runRank(comm, body));
+      }
+      return scope.join();
+    }
   }
 
   private static ForkOptions rankOptions(int rank, List<Owner> threads) {

@@ -121,9 +121,22 @@ public final class Owner implements AutoCloseable {
     return ended.completion();
   }
 
+  /**
+   * Starts its thread; if there is none to be had, this owner has ended, and nobody waits for it.
+   */
   Owner start() {
-    thread.start();
-    return this;
+    boolean started = false;
+    try {
+      thread.start();
+      started = true;
+      return this;
+    } finally {
+      if (!started) {
+        commands.close();
+        closing = true;
+        end();
+      }
+    }
   }
 
   // --- asking
@@ -347,6 +360,10 @@ public final class Owner implements AutoCloseable {
       boolean found = poll();
       idle = released || ran || found ? 0 : rest(idle);
     }
+    end();
+  }
+
+  private void end() {
     release(takeRetired(END)); // in one step: what is pushed from now on sees the end
     while (wakeOne()) {
       Thread.onSpinWait(); // they find the queue closed
