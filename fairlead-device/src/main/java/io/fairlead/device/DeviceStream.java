@@ -58,6 +58,9 @@ public final class DeviceStream implements AutoCloseable {
    * result parks the task, or does what its wait mode says; deadline, interrupt and cancellation
    * end the wait and leave the work alone.
    *
+   * <p>A wait that its deadline ended leaves the completion registered until the work ends: wait on
+   * the same one again, or cancel it.
+   *
    * <p>Fails with {@link DeviceLostException} if the context is lost first.
    */
   public Completion<Void> reached() {
