@@ -1,7 +1,6 @@
 package io.fairlead.host;
 
 import io.fairlead.device.spi.DriverCall;
-import io.fairlead.device.spi.DriverException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
@@ -18,8 +17,6 @@ import org.jspecify.annotations.Nullable;
  * <tr><td>waiters</td><td>streams that wait; the record's owner, once, to CLOSED</td>
  *     <td>the same, and queries</td><td>compare and set; acquire for queries: who sees CLOSED must
  *     see what the work before the record wrote</td></tr>
- * <tr><td>failure</td><td>who abandons the record</td><td>who saw CLOSED</td>
- *     <td>plain, before waiters</td></tr>
  * </table>
  */
 final class EventRecord extends Operation {
@@ -51,25 +48,12 @@ final class EventRecord extends Operation {
   @SuppressWarnings("unused") // through WAITERS
   private volatile @Nullable Waiter waiters;
 
-  private @Nullable DriverException failure;
-
   EventRecord(HostStream stream) {
     this.stream = stream;
   }
 
-  /** Whether nobody need wait for it any longer; what it stands for may have failed. */
   boolean isDone() {
     return WAITERS.getAcquire(this) == CLOSED;
-  }
-
-  /** Whether the work before it has ended well. */
-  boolean hasCome() {
-    return isDone() && failure == null;
-  }
-
-  /** Once done: why the work before it never ended, or null. */
-  @Nullable DriverException failure() {
-    return failure;
   }
 
   /** Has {@code waiting} told once this is done; false if it is done already. */
@@ -91,18 +75,9 @@ final class EventRecord extends Operation {
     return true;
   }
 
-  /** A stream of another context must not hang because this one is gone, nor go on without it. */
   @Override
   void abandon(HostStream owned) {
-    HostContext context = owned.context();
-    DriverException first = context.fault();
-    failure =
-        first != null
-            ? first
-            : Status.refused(
-                DriverException.INVALID_CONTEXT,
-                "device " + owned.device.ordinal() + " was released before the event was reached");
-    done();
+    done(); // a stream of another context must not hang because this one was lost
   }
 
   private void done() {

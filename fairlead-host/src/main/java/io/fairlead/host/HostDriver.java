@@ -294,8 +294,7 @@ final class HostDriver implements Driver {
     found.context().checkSound();
     EventRecord point = found.last();
     // Never recorded: nothing to wait for. Its own stream: in order anyway.
-    // One that was given up is waited for like any other: the wait fails then.
-    if (point != null && point.stream != target && !point.hasCome()) {
+    if (point != null && point.stream != target && !point.isDone()) {
       target.enqueue(new StreamOperations.Wait(point));
     }
   }

@@ -46,7 +46,6 @@ final class StreamOperations {
     @Override
     boolean run(HostStream stream, @Nullable Worker worker) {
       if (worker == null || isOver(stream)) {
-        checkCame();
         return true;
       }
       // Blocked first: once it is told, the record's owner may give the stream to another worker.
@@ -56,15 +55,6 @@ final class StreamOperations {
         stream.stopWaiting();
       }
       return false;
-    }
-
-    /** What comes behind this counts on work that never ended: it must not run. */
-    private void checkCame() {
-      DriverException failure = record.isDone() ? record.failure() : null;
-      if (failure != null) {
-        throw Status.fatal(
-            failure.status(), describe() + " is in vain: " + failure.getMessage(), failure);
-      }
     }
 
     @Override

@@ -345,41 +345,4 @@ class HostDriverTest {
     assertThat(driver.status(context)).as("the context ended").isNotNull();
     driver.streamSynchronize(there);
   }
-
-  @Test
-  void workBehindAnEventOfALostContextDoesNotRun() {
-    open("devices", "2", "workers", "1");
-    long other = driver.retain(1);
-    driver.makeCurrent(other);
-    long there = driver.streamCreate(other, 0, null);
-    long event = driver.eventCreate(other);
-    CountDownLatch latch = new CountDownLatch(1);
-    long module =
-        driver.moduleLoad(
-            other,
-            new ModuleImage.Java(
-                Map.of(
-                    "fails",
-                    (a, begin, end) -> {
-                      try {
-                        latch.await();
-                      } catch (InterruptedException e) {
-                        Thread.currentThread().interrupt();
-                      }
-                      throw new ArithmeticException("the other device's fault");
-                    })));
-    driver.launch(there, driver.kernel(module, "fails"), Grid.of(1), new NoArguments());
-    driver.eventRecord(event, there);
-    driver.makeCurrent(context);
-    long here = driver.streamCreate(context, 0, null);
-    driver.streamWaitEvent(here, event);
-    AtomicLong ran = new AtomicLong();
-    launch(here, Grid.of(1), (a, begin, end) -> ran.incrementAndGet());
-    latch.countDown();
-    assertThatThrownBy(() -> driver.streamSynchronize(here))
-        .isInstanceOf(DriverException.class)
-        .hasMessageContaining("the other device's fault");
-    assertThat(ran).hasValue(0);
-    assertThat(driver.status(context)).isNotNull();
-  }
 }
