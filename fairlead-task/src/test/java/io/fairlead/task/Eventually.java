@@ -11,25 +11,30 @@ final class Eventually {
   private Eventually() {}
 
   static void holds(String what, BooleanSupplier condition) {
-    long end = System.nanoTime() + BOUND.toNanos();
-    while (!condition.getAsBoolean()) {
-      if (System.nanoTime() - end > 0) {
-        throw new AssertionError("not within " + BOUND + ": " + what);
-      }
-      LockSupport.parkNanos(100_000);
+    if (!holdsWithin(BOUND, condition)) {
+      throw new AssertionError("not within " + BOUND + ": " + what);
     }
   }
 
-  /** Whether it comes to hold within the given time; for conditions that should never. */
+  /** Whether it comes to hold within the given time. */
   static boolean holdsWithin(Duration bound, BooleanSupplier condition) {
     long end = System.nanoTime() + bound.toNanos();
-    while (!condition.getAsBoolean()) {
-      if (System.nanoTime() - end > 0) {
-        return false;
+    boolean interrupted = false;
+    try {
+      while (!condition.getAsBoolean()) {
+        if (System.nanoTime() - end > 0) {
+          return false;
+        }
+        // else parking would return at once, and a virtual thread never leave its carrier
+        interrupted |= Thread.interrupted();
+        LockSupport.parkNanos(100_000);
       }
-      LockSupport.parkNanos(100_000);
+      return true;
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
     }
-    return true;
   }
 
   /** Parks the caller until another thread has run: a task gives up its thread here. */

@@ -394,8 +394,10 @@ class OwnerTest {
   }
 
   /**
-   * Ping-pong with an owner that parks as soon as it is idle, so many times or so long. True once
-   * the owner sleeps without a time limit while a command lies in its queue, and does not wake.
+   * Ping-pong with an owner that parks as soon as it is idle, so many times or so long: every other
+   * command comes between the owner's look at its queue and its park, as one from another thread
+   * might, wherever threads run at once. True once the owner sleeps without a time limit while a
+   * command lies in its queue, and does not wake.
    */
   private static boolean findsLostWake(int count, Duration bound) {
     TaskConfig eager = new TaskConfig(WaitMode.SPIN, 4, 0, 0, 1_000);
@@ -404,10 +406,16 @@ class OwnerTest {
       Owner owner = own.owner("eager", Role.OWNER);
       Thread thread = owner.call(Thread::currentThread).await();
       AtomicInteger done = new AtomicInteger();
+      LateCommand late = new LateCommand(owner, done::incrementAndGet);
+      owner.addSource(late);
       try {
         for (int i = 1; i <= count && System.nanoTime() - end < 0; i++) {
           int expected = i;
-          owner.trySubmit(done::incrementAndGet);
+          if (i % 2 == 0) {
+            late.arm();
+          } else {
+            owner.trySubmit(done::incrementAndGet);
+          }
           if (!comes(() -> done.get() == expected) && asleep(owner, thread)) {
             return true;
           }
@@ -416,6 +424,36 @@ class OwnerTest {
       } finally {
         endForced(owner);
       }
+    }
+  }
+
+  /** Submits a command when its owner has looked at the queue and not parked yet. */
+  private static final class LateCommand implements PollSource {
+    private final Owner owner;
+    private final Runnable command;
+    private final AtomicBoolean armed = new AtomicBoolean();
+
+    LateCommand(Owner owner, Runnable command) {
+      this.owner = owner;
+      this.command = command;
+    }
+
+    void arm() {
+      armed.set(true);
+      owner.ring();
+    }
+
+    @Override
+    public int poll() {
+      if (armed.compareAndSet(true, false)) {
+        owner.trySubmit(command);
+      }
+      return 0;
+    }
+
+    @Override
+    public boolean hasPending() {
+      return armed.get();
     }
   }
 
