@@ -1,6 +1,8 @@
 package io.fairlead.device;
 
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
 
@@ -11,6 +13,9 @@ import org.jspecify.annotations.Nullable;
 public final class HostBlock implements AutoCloseable {
   private final MemorySegment segment;
   private final AtomicReference<HostBlocks.@Nullable Slot> slot;
+
+  /** The last use of each stream that was told here; guarded by itself, which is a leaf. */
+  private final List<Mark> uses = new ArrayList<>(0);
 
   HostBlock(HostBlocks.Slot slot, long bytes) {
     this.slot = new AtomicReference<>(slot);
@@ -34,23 +39,44 @@ public final class HostBlock implements AutoCloseable {
     return segment;
   }
 
-  /** Gives the block back now: nothing on a device may still use it. Idempotent; never waits. */
-  @Override
-  public void close() {
-    HostBlocks.Slot mine = slot.getAndSet(null);
-    if (mine != null) {
-      mine.giveBack(null);
+  /**
+   * The device uses the block up to the mark: whenever it is closed, also before, it is lent again
+   * only after that. Copies of buffers from and to a block say so themselves. Any thread; never
+   * waits.
+   */
+  public void usedUntil(Mark mark) {
+    synchronized (uses) {
+      uses.removeIf(use -> use.stream() == mark.stream() && use.sequence() <= mark.sequence());
+      uses.add(mark);
     }
   }
 
   /**
-   * Gives the block back; it is lent again only after the mark is reached. Idempotent with {@link
-   * #close}; never waits.
+   * Gives the block back now, or once the uses that {@link #usedUntil} was told of have ended:
+   * nothing else on a device may still use it. Idempotent; never waits.
    */
-  public void closeAfter(Mark mark) {
+  @Override
+  public void close() {
     HostBlocks.Slot mine = slot.getAndSet(null);
     if (mine != null) {
-      mine.giveBack(mark);
+      mine.giveBack(unfinished());
     }
+  }
+
+  /**
+   * As {@link #close}, and lent again only after this mark is reached as well. Idempotent with
+   * {@link #close}; never waits.
+   */
+  public void closeAfter(Mark mark) {
+    usedUntil(mark);
+    close();
+  }
+
+  private List<Mark> unfinished() {
+    List<Mark> told;
+    synchronized (uses) {
+      told = List.copyOf(uses);
+    }
+    return told.stream().filter(use -> !use.stream().isReached(use)).toList();
   }
 }

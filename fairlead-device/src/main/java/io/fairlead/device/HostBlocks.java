@@ -24,8 +24,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <pre>
  * FREE    → LENT      take
- * LENT    → FREE      close, or closeAfter with a mark that is reached
- * LENT    → PENDING   closeAfter with another mark
+ * LENT    → FREE      close, if all uses that were told have ended
+ * LENT    → PENDING   close before that
  * PENDING → LENT      take, once the mark is reached
  * FREE    → gone      evicted for a block of another size, or the context closes
  * LENT    → PENDING   found by the collector: reported, lent again once all work so far has ended
@@ -401,9 +401,25 @@ public final class HostBlocks {
       return mark == null || mark.stream().isReached(mark);
     }
 
-    void giveBack(@Nullable Mark mark) {
+    /** After these marks; each on another stream. */
+    void giveBack(List<Mark> marks) {
       pinned.takenAt = null;
-      pinned.pool.giveBack(this, mark);
+      if (marks.size() <= 1) {
+        pinned.pool.giveBack(this, marks.isEmpty() ? null : marks.getFirst());
+        return;
+      }
+      List<Completion<Void>> ends = new ArrayList<>();
+      for (Mark mark : marks) {
+        ends.add(mark.stream().reached(mark));
+      }
+      Completion.all(ends)
+          .onDone(
+              ended -> {
+                // else the context is lost, and its blocks go with it
+                if (ended.state() == Completion.State.DONE) {
+                  pinned.pool.giveBack(this, null);
+                }
+              });
     }
   }
 
@@ -441,7 +457,7 @@ public final class HostBlocks {
           .onDone(
               ended -> {
                 if (ended.state() == Completion.State.DONE) {
-                  new Slot(pinned).giveBack(null);
+                  new Slot(pinned).giveBack(List.of());
                 }
               });
     }

@@ -157,7 +157,7 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
    */
   public Completion<Void> uploadFrom(HostBlock source, long bytes) {
     requireFits("upload", 0, bytes);
-    return device.transfers().uploadPinned(this, source.segment().asSlice(0, bytes));
+    return device.transfers().uploadPinned(this, source, bytes);
   }
 
   // --- device to host -----------------------------------------------------------------------
@@ -197,9 +197,8 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
 
   /** As {@link #downloadTo(MemorySegment)} to a pinned block, without another copy on the way. */
   public Completion<Void> downloadTo(HostBlock target) {
-    MemorySegment segment = target.segment();
-    requireTarget(segment);
-    return device.transfers().downloadPinned(this, segment.asSlice(0, bytes));
+    requireTarget(target.segment());
+    return device.transfers().downloadPinned(this, target);
   }
 
   /** Copies this buffer to a new array and waits for it. */

@@ -79,11 +79,19 @@ final class Transfers {
     }
   }
 
-  Completion<Void> uploadPinned(DeviceBuffer target, MemorySegment source) {
+  Completion<Void> uploadPinned(DeviceBuffer target, HostBlock block, long bytes) {
+    MemorySegment source = block.segment().asSlice(0, bytes);
+    if (bytes == 0) {
+      return Completion.completed(null);
+    }
     DeviceStream stream = context.stream();
-    return source.byteSize() == 0
-        ? Completion.completed(null)
-        : stream.reached(new Mark(stream, stream.copyToDevice(target, 0, source)));
+    return reached(block, new Mark(stream, stream.copyToDevice(target, 0, source)));
+  }
+
+  /** Whoever gives the wait up may close the block, which is being copied all the same. */
+  private static Completion<Void> reached(HostBlock block, Mark mark) {
+    block.usedUntil(mark);
+    return mark.stream().reached(mark);
   }
 
   // --- down ---------------------------------------------------------------------------------
@@ -141,11 +149,13 @@ final class Transfers {
     }
   }
 
-  Completion<Void> downloadPinned(DeviceBuffer source, MemorySegment target) {
+  Completion<Void> downloadPinned(DeviceBuffer source, HostBlock block) {
+    MemorySegment target = block.segment().asSlice(0, source.bytes());
+    if (source.bytes() == 0) {
+      return Completion.completed(null);
+    }
     DeviceStream stream = context.stream();
-    return target.byteSize() == 0
-        ? Completion.completed(null)
-        : stream.reached(new Mark(stream, stream.copyToHost(target, source, 0)));
+    return reached(block, new Mark(stream, stream.copyToHost(target, source, 0)));
   }
 
   // --- across and in place ------------------------------------------------------------------

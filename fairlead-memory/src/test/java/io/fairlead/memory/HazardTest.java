@@ -6,6 +6,9 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.fairlead.device.Access;
 import io.fairlead.device.DeviceException;
 import io.fairlead.device.DeviceStream;
+import io.fairlead.device.HostBlock;
+import io.fairlead.device.HostBlocks;
+import io.fairlead.device.Mark;
 import io.fairlead.device.Operand;
 import io.fairlead.fault.Mutant;
 import io.fairlead.host.HostStepper;
@@ -456,6 +459,45 @@ class HazardTest {
     adversarially(other);
     assertHostIs(8);
     buffer.close();
+  }
+
+  @Test
+  void aBlockWhoseCopyWasGivenUpIsNotLentBeforeTheCopyHasEnded() {
+    HostBlocks blocks = world.device.context().hostBlocks();
+    DeviceBuffer buffer = world.filled(stepper, BYTES, 7);
+    HostBlock down = blocks.take(4096);
+    HostBlock up = blocks.take(4096);
+    List<Long> used = List.of(down.segment().address(), up.segment().address());
+    assertThat(buffer.downloadTo(down).cancel()).isTrue();
+    assertThat(buffer.uploadFrom(up, BYTES).cancel()).isTrue();
+    down.close();
+    up.close();
+    try (HostBlock one = blocks.take(4096);
+        HostBlock other = blocks.take(4096)) {
+      assertThat(used).doesNotContain(one.segment().address(), other.segment().address());
+    }
+    buffer.close();
+  }
+
+  @Test
+  void aBlockThatTwoStreamsUseWaitsForBoth() {
+    HostBlocks blocks = world.device.context().hostBlocks();
+    HostBlock block = blocks.take(4096);
+    long address = block.segment().address();
+    for (DeviceStream stream : List.of(world.newStream(), world.newStream())) {
+      DeviceBuffer buffer = world.device.allocate(BYTES);
+      block.usedUntil(
+          new Mark(stream, stream.copyToHost(block.segment().asSlice(0, BYTES), buffer, 0)));
+      buffer.close();
+    }
+    block.close();
+    HostBlock other = blocks.take(4096);
+    assertThat(other.segment().address()).isNotEqualTo(address);
+    stepper.completeAll();
+    try (HostBlock again = blocks.take(4096)) {
+      assertThat(again.segment().address()).isEqualTo(address);
+    }
+    other.close();
   }
 
   // --- H16: order, not waiting
