@@ -62,7 +62,7 @@ abstract class RangeOperation extends Operation {
     if (items == 0) {
       return true;
     }
-    if (worker != null && worker.mayShare() && items / grain() > 1) {
+    if (worker != null && items / grain() > 1 && worker.mayShare()) {
       return worker.share(stream, this);
     }
     piece(0, items);
