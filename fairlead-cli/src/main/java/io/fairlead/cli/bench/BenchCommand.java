@@ -23,14 +23,17 @@ import picocli.CommandLine.Parameters;
     mixinStandardHelpOptions = true,
     sortOptions = false,
     versionProvider = Version.class,
-    subcommands = VCycleWorker.class)
+    subcommands = {VCycleWorker.class, TaskWorker.class})
 public final class BenchCommand implements Callable<Integer> {
   private static final List<Suite> SUITES =
-      List.of(new VCycleSuite(), new HostSuite(), new SolveSuite());
+      List.of(new VCycleSuite(), new HostSuite(), new SolveSuite(), new TaskSuite());
 
   @CommandLine.Spec private @Nullable CommandSpec spec;
 
-  @Parameters(arity = "0..1", paramLabel = "SUITE", description = "One of: vcycle, host, solve.")
+  @Parameters(
+      arity = "0..1",
+      paramLabel = "SUITE",
+      description = "One of: vcycle, host, solve, tasks.")
   private @Nullable String suite;
 
   @Option(names = "--list", description = "Say what would be measured, and stop.")

@@ -1,0 +1,100 @@
+package io.fairlead.cli.bench;
+
+import io.fairlead.runtime.Fairlead;
+import io.fairlead.runtime.FairleadConfig;
+import java.io.PrintWriter;
+import java.lang.management.ManagementFactory;
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.Objects;
+import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** The process in which {@link TaskSuite} measures one group of rows; not for users. */
+@Command(name = "tasks-worker", hidden = true)
+public final class TaskWorker implements Callable<Integer> {
+  /** How long a waker computes on where it does not park. */
+  private static final long BUSY_NANOS = 20_000;
+
+  /** Long enough for an owner to have parked, and its core to have gone to sleep. */
+  private static final long REST_NANOS = 2_000_000;
+
+  private static final int MILLION = 1_000_000;
+
+  /** What is measured together. */
+  enum Group {
+    /** Ping-pong alone: own carriers and the JDK's take turns as processes. */
+    PING_PONG,
+    /** Wakes, waits, owners. */
+    WAKES,
+    /** A million parked tasks. */
+    MILLION
+  }
+
+  @CommandLine.Spec private @Nullable CommandSpec spec;
+
+  @Parameters(index = "0")
+  private Group group = Group.WAKES;
+
+  @Option(names = "--quick")
+  private boolean quick;
+
+  /** Made by the command line parser. */
+  public TaskWorker() {}
+
+  @Override
+  public Integer call() {
+    int threadsBefore = ManagementFactory.getThreadMXBean().getThreadCount();
+    try (Fairlead fairlead = Fairlead.open(FairleadConfig.fromSystem().withDevice("host"))) {
+      WakeProbes probes = new WakeProbes(fairlead, quick);
+      switch (group) {
+        case PING_PONG -> print("pingpong", probes.pingPong());
+        case WAKES -> wakes(probes);
+        case MILLION -> million(probes, threadsBefore);
+      }
+    }
+    return 0;
+  }
+
+  private void wakes(WakeProbes probes) {
+    int cores = Runtime.getRuntime().availableProcessors();
+    print("notify.1", probes.notifying(1, 0));
+    print("notify." + cores, probes.notifying(cores, 0));
+    print("notify." + 4 * cores, probes.notifying(4 * cores, 0));
+    print("notify.busy", probes.notifying(1, BUSY_NANOS));
+    pair("spawn_block", probes.spawnAndBlock());
+    pair("parked1000", probes.manyParked());
+    print("shifted.hot", probes.shifted(0));
+    print("shifted.slept", probes.shifted(REST_NANOS));
+    print("busy.loops", probes.whileBusy(() -> WakeProbes.compute(1_000_000)));
+    print("blocked64", probes.besideBlockedCalls(64));
+  }
+
+  private void million(WakeProbes probes, int threadsBefore) {
+    int count = quick ? MILLION / 10 : MILLION;
+    double[] bytesAndThreads = probes.parked(count);
+    print("million.bytes", bytesAndThreads[0]);
+    print("million.threads", bytesAndThreads[1] - threadsBefore);
+  }
+
+  private void pair(String name, double[][] oursAndTheirs) {
+    print(name + ".ours", oursAndTheirs[0]);
+    print(name + ".theirs", oursAndTheirs[1]);
+  }
+
+  private void print(String name, double... samples) {
+    PrintWriter out = Objects.requireNonNull(spec).commandLine().getOut();
+    String values =
+        Arrays.stream(samples)
+            .mapToObj(value -> String.format(Locale.ROOT, "%.4g", value))
+            .collect(Collectors.joining(" "));
+    out.println("samples " + name + " " + values);
+    out.flush();
+  }
+}

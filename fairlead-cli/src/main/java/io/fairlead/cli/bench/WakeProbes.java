@@ -1,0 +1,472 @@
+package io.fairlead.cli.bench;
+
+import io.fairlead.runtime.Fairlead;
+import io.fairlead.task.Completion;
+import io.fairlead.task.Engine;
+import io.fairlead.task.EngineLimits;
+import io.fairlead.task.Owner;
+import io.fairlead.task.Role;
+import io.fairlead.task.TaskScope;
+import io.fairlead.task.ThreadRule;
+import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What it costs to wake, to wait, and to be many; nanoseconds unless said otherwise. Each probe
+ * warms itself up, and gives its samples in the order they were taken.
+ */
+final class WakeProbes {
+  private static final int WARM_UP = 20_000;
+  private static final long BUSY_NANOS_MAX = 20_000_000_000L;
+
+  private final Fairlead fairlead;
+  private final boolean quick;
+
+  WakeProbes(Fairlead fairlead, boolean quick) {
+    this.fairlead = fairlead;
+    this.quick = quick;
+  }
+
+  /** One wake after the other between two tasks: the halves of round trips, in batches. */
+  double[] pingPong() {
+    int batch = 2_000;
+    double[] samples = new double[quick ? 50 : 200];
+    for (int i = -WARM_UP / batch; i < samples.length; i++) {
+      double nanos = pingPong(batch) / (2.0 * batch);
+      if (i >= 0) {
+        samples[i] = nanos;
+      }
+    }
+    return samples;
+  }
+
+  private double pingPong(int rounds) {
+    Turns there = new Turns(rounds);
+    Turns back = new Turns(rounds);
+    try (TaskScope<Long> scope = fairlead.scope()) {
+      scope.fork(
+          () -> {
+            for (int i = 0; i < rounds; i++) {
+              there.await(i);
+              back.give(i);
+            }
+            return 0L;
+          });
+      scope.fork(
+          () -> {
+            long start = System.nanoTime();
+            for (int i = 0; i < rounds; i++) {
+              there.give(i);
+              back.await(i);
+            }
+            return System.nanoTime() - start;
+          });
+      return scope.join().stream().mapToLong(Long::longValue).max().orElseThrow();
+    }
+  }
+
+  /** A completion for each turn, made before the clock runs. */
+  private record Turns(List<Completion.Source<@Nullable Void>> turns) {
+    Turns(int count) {
+      this(new ArrayList<>(count));
+      for (int i = 0; i < count; i++) {
+        turns.add(Completion.source());
+      }
+    }
+
+    void give(int turn) {
+      turns.get(turn).complete(null);
+    }
+
+    void await(int turn) {
+      turns.get(turn).completion().await();
+    }
+  }
+
+  /**
+   * From the completion of what a task is parked on until that task runs.
+   *
+   * @param pairs wakers with a waiter each, at the same time
+   * @param busyNanos how long a waker computes on before it parks itself
+   */
+  double[] notifying(int pairs, long busyNanos) {
+    int rounds = quick ? 2_000 : 20_000;
+    int warmUp = 5_000;
+    List<Double> samples = new ArrayList<>();
+    try (TaskScope<double[]> scope = fairlead.scope()) {
+      for (int pair = 0; pair < pairs; pair++) {
+        Exchange exchange = new Exchange(warmUp + rounds / pairs, busyNanos);
+        scope.fork(exchange::wake);
+        scope.fork(() -> exchange.wait(warmUp));
+      }
+      scope.join().forEach(each -> addAll(samples, each));
+    }
+    return samples.stream().mapToDouble(Double::doubleValue).toArray();
+  }
+
+  private static void addAll(List<Double> samples, double[] more) {
+    for (double each : more) {
+      samples.add(each);
+    }
+  }
+
+  private static final class Exchange {
+    private final int rounds;
+    private final long busyNanos;
+    private final Turns wakes;
+    private final Turns parked;
+
+    /** Written before the wake that hands it over. */
+    private long woken;
+
+    Exchange(int rounds, long busyNanos) {
+      this.rounds = rounds;
+      this.busyNanos = busyNanos;
+      this.wakes = new Turns(rounds);
+      this.parked = new Turns(rounds);
+    }
+
+    double[] wake() {
+      for (int i = 0; i < rounds; i++) {
+        parked.await(i);
+        letItPark();
+        woken = System.nanoTime();
+        wakes.give(i);
+        compute(busyNanos);
+      }
+      return new double[0];
+    }
+
+    /** The waiter says that it will park, and then needs a moment until it has. */
+    private static void letItPark() {
+      Thread.yield();
+      compute(3_000);
+    }
+
+    double[] wait(int warmUp) {
+      double[] samples = new double[rounds - warmUp];
+      for (int i = 0; i < rounds; i++) {
+        parked.give(i);
+        wakes.await(i);
+        long now = System.nanoTime();
+        if (i >= warmUp) {
+          samples[i - warmUp] = now - woken;
+        }
+      }
+      return samples;
+    }
+  }
+
+  /** Keeps the processor for so long. */
+  static void compute(long nanos) {
+    long end = System.nanoTime() + nanos;
+    while (System.nanoTime() < end) {
+      Thread.onSpinWait();
+    }
+  }
+
+  /**
+   * Forks of a task that really suspends, one at a time: ours, then as bare virtual threads.
+   *
+   * @return our nanoseconds for each, then theirs, in turn
+   */
+  double[][] spawnAndBlock() {
+    int batch = 500;
+    int rounds = quick ? 20 : 60;
+    double[][] samples = new double[2][rounds];
+    for (int i = -10; i < rounds; i++) {
+      double ours = blockInScopes(batch);
+      double theirs = blockInThreads(batch);
+      if (i >= 0) {
+        samples[0][i] = ours / batch;
+        samples[1][i] = theirs / batch;
+      }
+    }
+    return samples;
+  }
+
+  private double blockInScopes(int count) {
+    return inTask(
+        () -> {
+          for (int i = 0; i < count; i++) {
+            Completion.Source<@Nullable Void> begun = Completion.source();
+            Completion.Source<@Nullable Void> value = Completion.source();
+            try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
+              scope.fork(() -> blocks(begun, value));
+              begun.completion().await();
+              value.complete(null);
+              scope.join();
+            }
+          }
+        });
+  }
+
+  private double blockInThreads(int count) {
+    return inTask(
+        () -> {
+          for (int i = 0; i < count; i++) {
+            Completion.Source<@Nullable Void> begun = Completion.source();
+            Completion.Source<@Nullable Void> value = Completion.source();
+            Thread child = Thread.ofVirtual().start(() -> blocks(begun, value));
+            begun.completion().await();
+            value.complete(null);
+            child.join();
+          }
+        });
+  }
+
+  private static @Nullable Void blocks(
+      Completion.Source<@Nullable Void> begun, Completion.Source<@Nullable Void> value) {
+    begun.complete(null);
+    value.completion().await();
+    return null;
+  }
+
+  /** A thousand that are parked at once. As {@link #spawnAndBlock}. */
+  double[][] manyParked() {
+    int count = 1_000;
+    int rounds = quick ? 20 : 100;
+    double[][] samples = new double[2][rounds];
+    for (int i = -20; i < rounds; i++) {
+      double ours = manyInScope(count);
+      double theirs = manyInThreads(count);
+      if (i >= 0) {
+        samples[0][i] = ours / count;
+        samples[1][i] = theirs / count;
+      }
+    }
+    return samples;
+  }
+
+  private double manyInScope(int count) {
+    return inTask(
+        () -> {
+          Crowd crowd = new Crowd(count);
+          try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
+            for (int i = 0; i < count; i++) {
+              scope.fork(crowd::park);
+            }
+            crowd.release();
+            scope.join();
+          }
+        });
+  }
+
+  private double manyInThreads(int count) {
+    return inTask(
+        () -> {
+          Crowd crowd = new Crowd(count);
+          List<Thread> threads = new ArrayList<>(count);
+          for (int i = 0; i < count; i++) {
+            threads.add(Thread.ofVirtual().start(crowd::park));
+          }
+          crowd.release();
+          for (Thread thread : threads) {
+            thread.join();
+          }
+        });
+  }
+
+  /** Tasks that all park on one completion. */
+  private static final class Crowd {
+    private final AtomicInteger missing;
+    private final Completion.Source<@Nullable Void> allThere = Completion.source();
+    private final Completion.Source<@Nullable Void> gate = Completion.source();
+
+    Crowd(int size) {
+      missing = new AtomicInteger(size);
+    }
+
+    @Nullable Void park() {
+      if (missing.decrementAndGet() == 0) {
+        allThere.complete(null);
+      }
+      gate.completion().await();
+      return null;
+    }
+
+    void release() {
+      allThere.completion().await();
+      gate.complete(null);
+    }
+  }
+
+  /** What a task of ours does. */
+  private interface Body {
+    void run() throws Exception;
+  }
+
+  /** The nanoseconds of a body that a task of ours runs. */
+  private double inTask(Body body) {
+    try (TaskScope<Long> scope = fairlead.scope()) {
+      scope.fork(
+          () -> {
+            long start = System.nanoTime();
+            body.run();
+            return System.nanoTime() - start;
+          });
+      return scope.join().getFirst();
+    }
+  }
+
+  /**
+   * A value back from an owner's thread, asked for by a task.
+   *
+   * @param restNanos how long the owner is left alone before each
+   */
+  double[] shifted(long restNanos) {
+    int rounds = restNanos > 0 ? (quick ? 200 : 1_000) : (quick ? 5_000 : 50_000);
+    int warmUp = restNanos > 0 ? 100 : WARM_UP;
+    try (Owner owner = fairlead.tasks().owner("bench", Role.OWNER);
+        TaskScope<double[]> scope = fairlead.scope()) {
+      scope.fork(
+          () -> {
+            double[] samples = new double[rounds];
+            for (int i = -warmUp; i < rounds; i++) {
+              if (restNanos > 0) {
+                LockSupport.parkNanos(restNanos);
+              }
+              long start = System.nanoTime();
+              owner.call(() -> 42).await();
+              if (i >= 0) {
+                samples[i] = System.nanoTime() - start;
+              }
+            }
+            return samples;
+          });
+      return scope.join().getFirst();
+    }
+  }
+
+  /** How late a waiter runs that another thread wakes while tasks keep all carriers busy. */
+  double[] whileBusy(Runnable busy) {
+    int rounds = quick ? 200 : 2_000;
+    AtomicBoolean stop = new AtomicBoolean();
+    double[] samples = new double[rounds];
+    long start = System.nanoTime();
+    try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
+      for (int i = 0; i < Runtime.getRuntime().availableProcessors(); i++) {
+        scope.fork(
+            () -> {
+              // the limit: where such loops leave no carrier to the others, nobody would say stop
+              while (!stop.get() && System.nanoTime() - start < BUSY_NANOS_MAX) {
+                busy.run();
+              }
+              return null;
+            });
+      }
+      scope.fork(
+          () -> {
+            try {
+              for (int i = -rounds / 4; i < rounds; i++) {
+                double late = late();
+                if (i >= 0) {
+                  samples[i] = late;
+                }
+              }
+            } finally {
+              stop.set(true);
+            }
+            return null;
+          });
+      scope.join();
+    }
+    return samples;
+  }
+
+  /** A platform thread completes what this task is parked on. */
+  private static double late() {
+    Completion.Source<Long> source = Completion.source();
+    Thread.ofPlatform()
+        .daemon()
+        .start(
+            () -> {
+              LockSupport.parkNanos(200_000);
+              source.complete(System.nanoTime());
+            });
+    long completed = source.completion().await();
+    return System.nanoTime() - completed;
+  }
+
+  /** How long an unrelated task takes to be forked and joined while calls block in an engine. */
+  double[] besideBlockedCalls(int calls) {
+    int rounds = quick ? 200 : 1_000;
+    CountDownLatch end = new CountDownLatch(1);
+    double[] samples = new double[rounds];
+    try (Engine<Object> engine =
+            fairlead.engine("blocks", ThreadRule.OWNER_ONLY, Object::new, EngineLimits.of(calls));
+        TaskScope<@Nullable Void> scope = fairlead.scope()) {
+      for (int i = 0; i < calls; i++) {
+        scope.fork(
+            () ->
+                engine.call(
+                    0,
+                    instance -> {
+                      end.await();
+                      return null;
+                    }));
+      }
+      scope.fork(
+          () -> {
+            try {
+              for (int i = -rounds / 4; i < rounds; i++) {
+                LockSupport.parkNanos(200_000);
+                double nanos = forkAndJoin();
+                if (i >= 0) {
+                  samples[i] = nanos;
+                }
+              }
+            } finally {
+              end.countDown();
+            }
+            return null;
+          });
+      scope.join();
+    }
+    return samples;
+  }
+
+  private double forkAndJoin() {
+    long start = System.nanoTime();
+    try (TaskScope<Integer> scope = fairlead.scope()) {
+      scope.fork(() -> 1);
+      scope.join();
+    }
+    return System.nanoTime() - start;
+  }
+
+  /**
+   * Tasks that are all parked at once.
+   *
+   * @return bytes of heap for each, and the platform threads of the process
+   */
+  double[] parked(int count) {
+    long before = heapInUse();
+    double[] result = new double[2];
+    try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
+      Crowd crowd = new Crowd(count);
+      for (int i = 0; i < count; i++) {
+        scope.fork(crowd::park);
+      }
+      crowd.allThere.completion().await();
+      result[0] = (heapInUse() - before) / (double) count;
+      result[1] = ManagementFactory.getThreadMXBean().getThreadCount();
+      crowd.gate.complete(null);
+      scope.join();
+    }
+    return result;
+  }
+
+  private static long heapInUse() {
+    for (int i = 0; i < 3; i++) {
+      System.gc();
+    }
+    return ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed();
+  }
+}
