@@ -1,5 +1,6 @@
 /** What runs, and where it would like to run. */
 module io.fairlead.task {
+  requires static java.instrument; // there whenever the agent is
   requires static org.jspecify;
 
   exports io.fairlead.task;

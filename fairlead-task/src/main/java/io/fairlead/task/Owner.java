@@ -13,15 +13,20 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * One platform thread that owns something which only one thread may touch, and does what others ask
- * of it. Its loop: retired nodes → commands → poll sources → spin → yield → park.
+ * of it. Its loop: retired nodes → commands → tasks that are ready → poll sources → spin → yield →
+ * park.
  *
  * <p>Commands come through a bounded queue that refuses with a value. Retired nodes come through an
  * intrusive list that never refuses. An owner outlives the tasks that use it.
  *
+ * <p><b>Affine tasks</b> are virtual threads whose only carrier is this thread: between two of
+ * their suspensions they are as one command. They need own carriers.
+ *
  * <p><b>Life.</b>
  *
  * <pre>
- * RUNNING → CLOSING   close(): the queue takes no more; what is in it is done, calls in flight end
+ * RUNNING → CLOSING   close(): the queue takes no more; what is in it is done, calls in flight and
+ *                     affine tasks end
  *         → ENDED     retired nodes are released, the thread is gone; later ones are counted only
  * </pre>
  *
@@ -41,6 +46,9 @@ import org.jspecify.annotations.Nullable;
  *           |                        |           | producer enters, then offers again; the owner
  *           |                        |           | takes a command, then gives one turn here; a
  *           |                        |           | turn that is not used is passed on
+ * resumes   | anyone (add), owner    | owner     | a queue that never refuses
+ * affine    | owner, and the affine tasks on it | owner | plain: one platform thread
+ * mountedAt | owner                  | anyone    | opaque: a report may be late; 0: none is mounted
  * polling   | owner                  | owner     | plain
  * closing   | closer                 | anyone    | volatile, after the queue was closed
  * </pre>
@@ -72,12 +80,14 @@ public final class Owner implements AutoCloseable {
   private static final System.Logger LOG = System.getLogger(Owner.class.getName());
   private static final VarHandle BELL;
   private static final VarHandle RETIRED;
+  private static final VarHandle MOUNTED_AT;
 
   static {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       BELL = lookup.findVarHandle(Owner.class, "bell", int.class);
       RETIRED = lookup.findVarHandle(Owner.class, "retired", Retired.class);
+      MOUNTED_AT = lookup.findVarHandle(Owner.class, "mountedAt", long.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -95,15 +105,24 @@ public final class Owner implements AutoCloseable {
   private final LongAdder late = new LongAdder();
   private final RoleThread thread;
 
+  /** Whose tasks may run here; null in mode JDK. */
+  private final @Nullable Carriers carriers;
+
+  private final ReadyQueue resumes = new ReadyQueue();
   private volatile int bell;
   private volatile @Nullable Retired retired;
   private volatile boolean closing;
   private boolean polling;
+  private int affine;
 
-  Owner(String name, Role role, TaskConfig config) {
+  @SuppressWarnings("unused") // through MOUNTED_AT
+  private long mountedAt;
+
+  Owner(String name, Role role, TaskConfig config, @Nullable Carriers carriers) {
     this.name = Objects.requireNonNull(name, "name");
     this.role = ownerRole(role);
     this.config = config;
+    this.carriers = carriers;
     this.commands = new CommandQueue(config.ownerQueue());
     this.thread = new RoleThread(name, role, this, this::loop);
   }
@@ -152,9 +171,16 @@ public final class Owner implements AutoCloseable {
     return role;
   }
 
-  /** Whether the caller is this owner's thread. */
+  /** Whether the caller is this owner's thread, or an affine task on it. */
   public boolean isOwnerThread() {
-    return Thread.currentThread() == thread;
+    // an affine task cannot leave this thread, so what is learnt from the carrier stays true
+    return (carriers == null ? Thread.currentThread() : VirtualThreads.carrier()) == thread;
+  }
+
+  /** The task that is mounted on it just now, if there is one. */
+  CarrierReport.@Nullable Mounted mounted() {
+    long since = (long) MOUNTED_AT.getOpaque(this);
+    return since == 0 ? null : new CarrierReport.Mounted(name, System.nanoTime() - since);
   }
 
   /** Commands waiting, about. Any thread; never blocks. */
@@ -204,7 +230,7 @@ public final class Owner implements AutoCloseable {
     if (trySubmit(command)) {
       return;
     }
-    if (isOwnerThread()) {
+    if (Thread.currentThread() == thread) {
       throw new IllegalStateException(
           "the queue of '" + name + "' is full, and its own thread waits for room in it");
     }
@@ -254,6 +280,57 @@ public final class Owner implements AutoCloseable {
       submit(call);
     }
     return call.completion();
+  }
+
+  /**
+   * Runs the body on the owner's thread, in a task of its own that can suspend: while it waits the
+   * owner goes on with other work, and it goes on there afterwards. It may use whatever only this
+   * thread may use, and must leave that in order wherever it waits. It must not hold a lock there
+   * that a command of this owner wants: the command would block the thread that has to go on with
+   * it. Any thread; parks a task while the queue is full. Cancelling the completion cancels the
+   * task. The owner's end waits for it.
+   *
+   * @throws IllegalStateException if the owner is closed; or if the runtime's tasks run on the
+   *     JDK's carriers, which lend no thread of ours: the message says the flag to pass
+   */
+  public <T extends @Nullable Object> Completion<T> affine(TaskBody<T> body) {
+    if (carriers == null) {
+      throw new IllegalStateException(
+          "a task cannot run on the thread of owner '"
+              + name
+              + "' where the JDK's carriers run the tasks: pass "
+              + VirtualThreads.flag()
+              + " to java, and do not set fairlead.carriers=jdk; or use call(...)");
+    }
+    OwnerCall<T> call = new OwnerCall<>(this, body);
+    Thread task = VirtualThreads.unstarted(new Resumable.Affine(carriers, this), affine(call));
+    if (isOwnerThread()) {
+      startAffine(task);
+    } else {
+      submit(() -> startAffine(task));
+    }
+    return call.completion();
+  }
+
+  private Runnable affine(OwnerCall<?> call) {
+    return () -> {
+      try {
+        call.run();
+      } finally {
+        affine--;
+      }
+    };
+  }
+
+  private void startAffine(Thread task) {
+    affine++;
+    task.start();
+  }
+
+  /** An affine task can go on. Any thread, never blocks. */
+  void resume(Resumable ready) {
+    resumes.add(ready);
+    ring();
   }
 
   /** As call, but never waits: fails the completion if the queue is full. */
@@ -354,11 +431,12 @@ public final class Owner implements AutoCloseable {
 
   private void loop() {
     int idle = 0;
-    while (!(closing && commands.isEmpty())) {
+    while (!(closing && commands.isEmpty() && affine == 0)) {
       boolean released = releaseRetired();
       boolean ran = runCommands();
+      boolean resumed = runTasks();
       boolean found = poll();
-      idle = released || ran || found ? 0 : rest(idle);
+      idle = released || ran || resumed || found ? 0 : rest(idle);
     }
     end();
   }
@@ -412,6 +490,19 @@ public final class Owner implements AutoCloseable {
       }
       wakeOne();
       guarded("a command", command);
+    }
+    return true;
+  }
+
+  private boolean runTasks() {
+    for (int i = 0; i < BATCH; i++) {
+      Resumable task = resumes.poll();
+      if (task == null) {
+        return i > 0;
+      }
+      MOUNTED_AT.setOpaque(this, System.nanoTime() | 1); // 0 says that there is none
+      guarded("a task", task::resume);
+      MOUNTED_AT.setOpaque(this, 0L);
     }
     return true;
   }
@@ -496,7 +587,7 @@ public final class Owner implements AutoCloseable {
   }
 
   private boolean hasWork() {
-    return retired != null || !commands.isEmpty() || closing;
+    return retired != null || !commands.isEmpty() || !resumes.isEmpty() || (closing && affine == 0);
   }
 
   private boolean anythingPending() {

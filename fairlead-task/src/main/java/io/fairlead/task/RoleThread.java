@@ -3,13 +3,22 @@ package io.fairlead.task;
 import org.jspecify.annotations.Nullable;
 
 /** A daemon platform thread that knows its role and, if it has one, its owner. */
-final class RoleThread extends Thread {
+class RoleThread extends Thread {
   final Role role;
   final @Nullable Owner owner;
 
-  RoleThread(String name, Role role, @Nullable Owner owner, Runnable body) {
+  /** What follows "fairlead-" in its name. */
+  final String label;
+
+  RoleThread(String label, Role role, @Nullable Owner owner, @Nullable Runnable body) {
+    this(label, role, owner, body, 0);
+  }
+
+  RoleThread(
+      String label, Role role, @Nullable Owner owner, @Nullable Runnable body, long stackBytes) {
     // No inherited thread-locals: a thread of ours outlives whoever happened to start it.
-    super(null, body, "fairlead-" + name, 0, false);
+    super(null, body, "fairlead-" + label, stackBytes, false);
+    this.label = label;
     this.role = role;
     this.owner = owner;
     setDaemon(true);
@@ -18,5 +27,10 @@ final class RoleThread extends Thread {
   /** The owner whose thread the caller is, or null. */
   static @Nullable Owner currentOwner() {
     return Thread.currentThread() instanceof RoleThread thread ? thread.owner : null;
+  }
+
+  /** Whether it polls just now: what it runs then would wait for itself. Its own thread only. */
+  boolean isPolling() {
+    return owner != null && owner.isPolling();
   }
 }

@@ -595,11 +595,10 @@ public final class Task {
 
   /** Refuses a wait that would hang or break a rule, instead of letting it. */
   void checkMayWait() {
-    Owner owner = RoleThread.currentOwner();
-    if (owner != null && owner.isPolling()) {
+    if (Thread.currentThread() instanceof RoleThread own && own.isPolling()) {
       throw new IllegalStateException(
           "a callback on the polling thread of '"
-              + owner.name()
+              + own.label
               + "' waits for a completion, and would wait for itself: register onDone instead");
     }
     if (binds > 0 && !isRoot() && Thread.currentThread().isVirtual()) {

@@ -2,6 +2,8 @@ package io.fairlead.task;
 
 import java.util.Objects;
 import java.util.Properties;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The settings of a {@link TaskRuntime}.
@@ -12,16 +14,26 @@ import java.util.Properties;
  * @param idleYields rounds in which it then yields before it parks
  * @param pollParkNanosMax longest sleep between two polls while a source has something pending:
  *     what a completion that nobody announces may be late by
+ * @param carriers whose threads run tasks ({@code fairlead.carriers}); null: own ones where the JDK
+ *     lets us, else the JDK's
  */
 public record TaskConfig(
-    WaitMode waitMode, int ownerQueue, int idleSpins, int idleYields, long pollParkNanosMax) {
+    WaitMode waitMode,
+    int ownerQueue,
+    int idleSpins,
+    int idleYields,
+    long pollParkNanosMax,
+    @Nullable CarrierMode carriers) {
+
+  private static final String SYNC_PROPERTY = "fairlead.sync";
+  private static final String CARRIERS_PROPERTY = "fairlead.carriers";
 
   /**
    * NONBLOCKING; 1,024 commands (a few dozen threads, each with a burst); 250 spins (about 10 µs,
-   * the cost of a park and unpark); 50 yields; 200 µs.
+   * the cost of a park and unpark); 50 yields; 200 µs; own carriers if they can be had.
    */
   public static final TaskConfig DEFAULT =
-      new TaskConfig(WaitMode.NONBLOCKING, 1024, 250, 50, 200_000);
+      new TaskConfig(WaitMode.NONBLOCKING, 1024, 250, 50, 200_000, null);
 
   public TaskConfig {
     Objects.requireNonNull(waitMode, "waitMode");
@@ -38,35 +50,55 @@ public record TaskConfig(
     }
   }
 
+  /** As the other constructor, with own carriers if they can be had. */
+  public TaskConfig(
+      WaitMode waitMode, int ownerQueue, int idleSpins, int idleYields, long pollParkNanosMax) {
+    this(waitMode, ownerQueue, idleSpins, idleYields, pollParkNanosMax, null);
+  }
+
   /**
-   * The default, with what the properties say: {@code fairlead.sync}.
+   * The default, with what the properties say: {@code fairlead.sync}, {@code fairlead.carriers}.
    *
    * @throws IllegalArgumentException that names the property and what it may be
    */
   public static TaskConfig from(Properties properties) {
-    String sync = properties.getProperty("fairlead.sync");
-    if (sync == null) {
-      return DEFAULT;
+    TaskConfig config = DEFAULT;
+    String sync = properties.getProperty(SYNC_PROPERTY);
+    if (sync != null) {
+      config = config.waitMode(parsed(SYNC_PROPERTY, sync, WaitMode::of));
     }
+    String carriers = properties.getProperty(CARRIERS_PROPERTY);
+    if (carriers != null && !carriers.strip().equalsIgnoreCase("auto")) {
+      config = config.carriers(parsed(CARRIERS_PROPERTY, carriers, CarrierMode::of));
+    }
+    return config;
+  }
+
+  private static <T> T parsed(String property, String text, Function<String, T> parser) {
     try {
-      return DEFAULT.waitMode(WaitMode.of(sync));
+      return parser.apply(text);
     } catch (IllegalArgumentException e) {
-      throw new IllegalArgumentException("property fairlead.sync: " + e.getMessage(), e);
+      throw new IllegalArgumentException("property " + property + ": " + e.getMessage(), e);
     }
   }
 
   /** A copy with this wait mode. */
   public TaskConfig waitMode(WaitMode value) {
-    return new TaskConfig(value, ownerQueue, idleSpins, idleYields, pollParkNanosMax);
+    return new TaskConfig(value, ownerQueue, idleSpins, idleYields, pollParkNanosMax, carriers);
   }
 
   /** A copy with this queue length. */
   public TaskConfig ownerQueue(int value) {
-    return new TaskConfig(waitMode, value, idleSpins, idleYields, pollParkNanosMax);
+    return new TaskConfig(waitMode, value, idleSpins, idleYields, pollParkNanosMax, carriers);
   }
 
   /** A copy that polls at least this often while something is pending. */
   public TaskConfig pollParkNanosMax(long value) {
-    return new TaskConfig(waitMode, ownerQueue, idleSpins, idleYields, value);
+    return new TaskConfig(waitMode, ownerQueue, idleSpins, idleYields, value, carriers);
+  }
+
+  /** A copy whose tasks run on these carriers, or, with null, on own ones if they can be had. */
+  public TaskConfig carriers(@Nullable CarrierMode value) {
+    return new TaskConfig(waitMode, ownerQueue, idleSpins, idleYields, pollParkNanosMax, value);
   }
 }

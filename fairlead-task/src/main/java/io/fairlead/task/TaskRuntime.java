@@ -1,6 +1,7 @@
 package io.fairlead.task;
 
 import io.fairlead.fault.TaskFailedException;
+import java.lang.System.Logger.Level;
 import java.lang.invoke.MethodHandles;
 import java.lang.ref.Cleaner;
 import java.util.List;
@@ -13,10 +14,12 @@ import org.jspecify.annotations.Nullable;
  * The tasks of one Fairlead: makes scopes, lets foreign threads enter, and owns the poller, the
  * owners and the engines, which end with it.
  *
- * <p>Threads: one for each owner, one poller as soon as something is registered, one cleaner for
- * the process. Tasks are virtual threads of the JDK.
+ * <p>Threads: one for each owner, one cleaner for the process. Tasks are virtual threads; in mode
+ * OWN they run on the process's carriers, which also poll what is registered; in mode JDK on the
+ * JDK's, and one poller is started as soon as something is registered.
  *
- * <p>Lock order: no locks. {@code owners}, {@code engines} and {@code OPEN} are copy on write.
+ * <p>Lock order: no locks. {@code owners}, {@code engines}, {@code polled} and {@code OPEN} are
+ * copy on write.
  */
 public final class TaskRuntime implements AutoCloseable {
 
@@ -32,12 +35,27 @@ public final class TaskRuntime implements AutoCloseable {
           LentCall.class,
           CommandQueue.class,
           Retired.class,
+          Carriers.class,
+          Carrier.class,
+          CarrierQueue.class,
+          ReadyQueue.class,
+          Resumable.class,
+          Resumable.Free.class,
+          Resumable.Affine.class,
+          Polled.class,
+          Watcher.class,
+          VirtualThreads.class,
           Gate.class,
           Engine.class,
           Role.class,
           io.fairlead.fault.Mutant.class,
           io.fairlead.fault.TaskCancelledException.class,
           io.fairlead.fault.TaskInterruptedException.class);
+
+  private static final System.Logger LOG = System.getLogger(TaskRuntime.class.getName());
+
+  /** Whether it was said in this process that own carriers cannot be had. */
+  private static final AtomicBoolean SAID = new AtomicBoolean();
 
   /** Runtimes that are open, oldest first; ROOT waits as the last one does. */
   private static final CopyOnWriteArrayList<TaskRuntime> OPEN = new CopyOnWriteArrayList<>();
@@ -49,15 +67,51 @@ public final class TaskRuntime implements AutoCloseable {
   private final Owner poller;
   private final AtomicBoolean pollerStarted = new AtomicBoolean();
 
-  private TaskRuntime(TaskConfig config) {
+  /** Null in mode JDK. */
+  private final @Nullable Carriers carriers;
+
+  private final CopyOnWriteArrayList<Polled> polled = new CopyOnWriteArrayList<>();
+
+  private TaskRuntime(TaskConfig config, @Nullable Carriers carriers) {
     this.config = Objects.requireNonNull(config, "config");
-    this.poller = new Owner("poller", Role.DEVICE_MANAGER, config);
+    this.carriers = carriers;
+    this.poller = new Owner("poller", Role.DEVICE_MANAGER, config, carriers);
   }
 
-  /** Opens a runtime. Any thread; never blocks. */
+  /**
+   * Opens a runtime. Any thread; never blocks.
+   *
+   * @throws IllegalStateException if own carriers are asked for and the JDK's package is closed;
+   *     says the flag to pass
+   */
   public static TaskRuntime open(TaskConfig config) {
+    return open(config, carriersFor(config.carriers()));
+  }
+
+  private static @Nullable Carriers carriersFor(@Nullable CarrierMode wanted) {
+    String closed = VirtualThreads.closed();
+    if (wanted == CarrierMode.OWN && closed != null) {
+      throw new IllegalStateException(
+          "own carriers were asked for, but "
+              + closed
+              + ": pass "
+              + VirtualThreads.flag()
+              + " to java, or set fairlead.carriers=auto");
+    }
+    if (wanted == null && closed != null && !SAID.getAndSet(true)) {
+      LOG.log(
+          Level.DEBUG,
+          "tasks run on the JDK's carriers: {0}. For own ones pass {1}",
+          closed,
+          VirtualThreads.flag());
+    }
+    return wanted == CarrierMode.JDK || closed != null ? null : Carriers.shared();
+  }
+
+  /** For tests that bring carriers of their own. */
+  static TaskRuntime open(TaskConfig config, @Nullable Carriers carriers) {
     initialiseClasses();
-    TaskRuntime runtime = new TaskRuntime(config);
+    TaskRuntime runtime = new TaskRuntime(config, carriers);
     OPEN.add(runtime);
     updateRoot();
     return runtime;
@@ -133,7 +187,27 @@ public final class TaskRuntime implements AutoCloseable {
 
   /** Where the threads of its tasks come from. */
   TaskThreads threads() {
-    return TaskThreads.JDK;
+    return carriers == null ? TaskThreads.JDK : carriers.threads;
+  }
+
+  /** Whose threads run its tasks, why, and what they have done so far. Any thread. */
+  public CarrierReport carriers() {
+    List<CarrierReport.Mounted> mounted =
+        owners.stream().map(Owner::mounted).filter(Objects::nonNull).toList();
+    return carriers == null
+        ? new CarrierReport(CarrierMode.JDK, whyJdk(), VirtualThreads.flag(), 0, 0, 0, mounted)
+        : new CarrierReport(
+            CarrierMode.OWN,
+            config.carriers() == null ? "auto: java.lang is open to us" : "asked for",
+            VirtualThreads.flag(),
+            carriers.regulars,
+            carriers.sparesActive(),
+            carriers.wakes.sum(),
+            mounted);
+  }
+
+  private String whyJdk() {
+    return config.carriers() == null ? "auto: " + VirtualThreads.closed() : "asked for";
   }
 
   /** The settings it was opened with. */
@@ -147,7 +221,7 @@ public final class TaskRuntime implements AutoCloseable {
   /** A new owner with its own daemon thread, which is started. It ends with the runtime. */
   public Owner owner(String name, Role role) {
     checkOpen();
-    Owner owner = new Owner(name, role, config);
+    Owner owner = new Owner(name, role, config, carriers);
     owners.add(owner);
     owner.ended().onDone(done -> owners.remove(owner));
     return owner.start();
@@ -162,11 +236,17 @@ public final class TaskRuntime implements AutoCloseable {
   }
 
   /**
-   * Has the runtime's poller poll this source from now on. For sources that have no owner. Any
-   * thread; never blocks; the first one starts the poller's thread.
+   * Has this source polled from now on: by idle carriers, or by the runtime's poller. For sources
+   * that have no owner. Any thread; never blocks; in mode JDK the first one starts the poller's
+   * thread.
    */
   public void register(PollSource source) {
     checkOpen();
+    Objects.requireNonNull(source, "source");
+    if (carriers != null) {
+      polled.add(carriers.addSource(source, config.pollParkNanosMax()));
+      return;
+    }
     poller.addSource(source);
     if (pollerStarted.compareAndSet(false, true)) {
       poller.start();
@@ -174,13 +254,27 @@ public final class TaskRuntime implements AutoCloseable {
   }
 
   /** Stops polling it; one poll may still be going on. Any thread; never blocks. */
+  @SuppressWarnings("ReferenceEquality") // the source that was registered, not one like it
   public void unregister(PollSource source) {
-    poller.removeSource(source);
+    if (carriers == null) {
+      poller.removeSource(source);
+      return;
+    }
+    for (Polled each : polled) {
+      if (each.source == source && polled.remove(each)) {
+        carriers.removeSource(each);
+        return;
+      }
+    }
   }
 
-  /** Wakes the poller: a source of it has something pending again. Any thread; never blocks. */
+  /** Has sources looked at: one has something pending again. Any thread; never blocks. */
   public void ringPoller() {
-    poller.ring();
+    if (carriers == null) {
+      poller.ring();
+    } else {
+      carriers.ring();
+    }
   }
 
   /**
@@ -232,6 +326,19 @@ public final class TaskRuntime implements AutoCloseable {
     owners.reversed().forEach(Owner::close);
     if (pollerStarted.getAndSet(true)) {
       poller.close();
+    }
+    if (carriers != null) {
+      endPolling(carriers);
+    }
+  }
+
+  private void endPolling(Carriers from) {
+    boolean withinPoll = Thread.currentThread() instanceof RoleThread own && own.isPolling();
+    for (Polled each : polled) {
+      from.removeSource(each);
+      if (!withinPoll) {
+        each.end();
+      }
     }
   }
 }

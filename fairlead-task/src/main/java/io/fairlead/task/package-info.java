@@ -11,6 +11,7 @@
  * TaskScope    | the bracket around children                 | TaskScope, Fork
  * Completion   | the outcome of something that goes on       | Completion
  * Owner        | one thread that owns what one thread may touch | Owner, CommandQueue, Retired
+ * Carriers     | the threads that tasks run on, as one       | Carriers, Carrier, Watcher, Resumable
  * Gate         | who may enter an engine, as one table       | Gate
  * Engine       | a library of the user's behind a rule       | Engine
  * TaskRuntime  | makes all of these and ends them            | TaskRuntime
@@ -25,12 +26,14 @@
  *
  * <pre>
  * body of a fork           | a virtual thread of its own; the owner's thread if it is Bound
+ * body of an affine task   | a virtual thread whose one carrier is the owner's thread
  * body of enter            | the calling thread
  * body of a shifted call   | the owner's thread, as the caller's task, which waits meanwhile
  * callback of a completion | whoever settles it, or whoever registers it after that
  * fork and join hooks      | the task that forks and joins
  * end hook                 | the task that ends, while it still is current
- * poll, release, command   | the owner's thread
+ * poll, release, command   | the owner's thread; a poll of what has no owner: an idle carrier, the
+ *                          | watcher, or the poller in mode JDK
  * </pre>
  *
  * <p><b>Waiting</b> is refused where it would hang or break a rule: in a callback on a thread that

@@ -1,0 +1,412 @@
+package io.fairlead.task;
+
+import java.lang.System.Logger.Level;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One platform thread that runs tasks. {@link Carriers} has its states and the protocol of parking;
+ * this is the loop of one.
+ *
+ * <pre>
+ * field      | writer             | reader        | mode, guard
+ * slot       | own thread (swap in), takers (swap out) | takers | volatile, swapped: one taker
+ * slotNanos  | own thread         | takers, watcher | opaque, before the slot: too old or too young
+ *            |                    |               | only moves a steal
+ * bell       | own thread, wakers | wakers        | volatile, compare-and-set
+ * turns      | own thread         | watcher       | opaque: stands still while a task does not suspend
+ * mounted    | own thread         | watcher, idle carriers | opaque: a hint
+ * others     | own thread         | own thread    | plain. "Own thread" includes the virtual thread
+ *            |                    |               | that is mounted and makes others ready: it is
+ *            |                    |               | pinned meanwhile
+ * </pre>
+ *
+ * A spare is one that the watcher adds while others are stuck. It does not search, is woken by the
+ * watcher only, hands over what it has when it is not needed any more, and ends when it has been
+ * idle for some time.
+ */
+final class Carrier extends RoleThread {
+  private static final int AWAKE = 0;
+  private static final int PARKED = 1;
+
+  /** Asleep, a spare: only the watcher wakes it. */
+  private static final int SPARE = 2;
+
+  private static final int ENDED = 3;
+
+  /** As deep as a main thread's: what runs in place of a fork goes deep. Reserved, not used. */
+  private static final long STACK_BYTES = 8L << 20;
+
+  /** A task that runs this long after it woke another leaves the other to somebody else. */
+  private static final long GOES_ON_NANOS = 5_000;
+
+  /** How long a spare waits for the next use: more than between two bursts of one program. */
+  private static final long SPARE_IDLE_NANOS = 5_000_000_000L;
+
+  private static final System.Logger LOG = System.getLogger(Carriers.class.getName());
+  private static final VarHandle SLOT;
+  private static final VarHandle SLOT_NANOS;
+  private static final VarHandle BELL;
+  private static final VarHandle TURNS;
+  private static final VarHandle MOUNTED;
+
+  static {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      SLOT = lookup.findVarHandle(Carrier.class, "slot", Resumable.class);
+      SLOT_NANOS = lookup.findVarHandle(Carrier.class, "slotNanos", long.class);
+      BELL = lookup.findVarHandle(Carrier.class, "bell", int.class);
+      TURNS = lookup.findVarHandle(Carrier.class, "turns", long.class);
+      MOUNTED = lookup.findVarHandle(Carrier.class, "mounted", Resumable.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  final Carriers carriers;
+  final boolean spare;
+  final CarrierQueue queue = new CarrierQueue();
+  private volatile @Nullable Resumable slot;
+  private long slotNanos;
+  private volatile int bell;
+  private long turns;
+  private @Nullable Resumable mounted;
+
+  private boolean slotFilled;
+  private int slotTurns;
+  private boolean searches;
+  private boolean works = true;
+  private int naps;
+
+  /** A time that costs nothing: when this carrier last asked for it. */
+  private long clock;
+
+  private long lookedAround;
+  private int victim;
+
+  // the watcher's: what it saw when it last looked
+  long turnsSeen;
+  long turnsSeenNanos;
+
+  Carrier(Carriers carriers, int number, boolean spare) {
+    super(
+        carriers.label + "-" + (spare ? "spare-" : "") + number,
+        Role.DEVICE_MANAGER,
+        null,
+        null,
+        STACK_BYTES);
+    this.carriers = carriers;
+    this.spare = spare;
+    this.victim = number;
+    // not that of whoever opened first: it would be kept as long as the process lives
+    setContextClassLoader(ClassLoader.getSystemClassLoader());
+  }
+
+  @Override
+  boolean isPolling() {
+    return true; // no task is mounted where this thread is asked: it polls, or runs callbacks
+  }
+
+  // --- the loop
+  // -----------------------------------------------------------------------------------
+
+  @Override
+  public void run() {
+    for (; ; ) {
+      Resumable next = searches ? null : next();
+      if (next == null) {
+        next = search();
+      }
+      if (next != null) {
+        if (naps > 0) {
+          naps = 0;
+          carriers.leaveNap(this);
+        }
+        resume(next);
+      } else if (!rest()) {
+        return;
+      }
+    }
+  }
+
+  private @Nullable Resumable next() {
+    long turn = turns;
+    TURNS.setOpaque(this, turn + 1);
+    if (!isNeeded()) {
+      return null;
+    }
+    if (turn % Carriers.TURNS_PER_LOOK == 0 || clock - lookedAround > Carriers.POLL_NANOS) {
+      lookedAround = clock;
+      carriers.poll();
+      Resumable common = takeCommon();
+      if (common != null) {
+        return common;
+      }
+    }
+    return nextOwn();
+  }
+
+  /** A spare goes on only as long as others are stuck. */
+  private boolean isNeeded() {
+    if (spare && works && carriers.standDown()) {
+      works = false;
+    }
+    return works;
+  }
+
+  private @Nullable Resumable nextOwn() {
+    if (slotTurns < Carriers.SLOT_TURNS_MAX && slot != null) {
+      Resumable next = takeSlot();
+      if (next != null) {
+        slotTurns++;
+        return next;
+      }
+    }
+    slotTurns = 0;
+    Resumable next = queue.poll();
+    return next == null && slot != null ? takeSlot() : next;
+  }
+
+  private @Nullable Resumable takeCommon() {
+    Resumable taken = carriers.ready.take(queue, carriers.regulars);
+    if (taken != null && carriers.workVisible()) {
+      carriers.signal(); // a mover publishes what it does not keep
+    }
+    return taken;
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // what a continuation throws must not end the carrier
+  private void resume(Resumable next) {
+    MOUNTED.setOpaque(this, next);
+    slotFilled = false;
+    try {
+      next.resume();
+    } catch (Throwable thrown) {
+      LOG.log(Level.ERROR, "'" + label + "': a continuation threw; the carrier goes on", thrown);
+    }
+    if (slotFilled) {
+      // taken by others, or lying here for long: this task had better signalled
+      clock = System.nanoTime();
+      next.goesOn = slot == null || clock - slotNanos > GOES_ON_NANOS;
+    }
+    MOUNTED.setOpaque(this, null);
+  }
+
+  // --- making ready: own thread
+  // -------------------------------------------------------------------
+
+  void ready(Resumable resumable) {
+    Resumable runs = mounted;
+    if (resumable.isSameThread(runs)) {
+      put(resumable); // it yielded, or was woken before it slept: others first
+      return;
+    }
+    clock = System.nanoTime();
+    SLOT_NANOS.setOpaque(this, clock);
+    slotFilled = true;
+    // swap: volatile, so that it is in the slot before the watcher is looked at
+    Resumable before = (Resumable) SLOT.getAndSet(this, resumable);
+    if (before != null) {
+      put(before);
+      carriers.signal();
+    } else if (runs != null) {
+      if (runs.goesOn) {
+        carriers.signal();
+      }
+      carriers.watch();
+    }
+  }
+
+  private void put(Resumable resumable) {
+    if (!queue.offer(resumable)) {
+      carriers.inject(resumable);
+    }
+  }
+
+  private @Nullable Resumable takeSlot() {
+    return (Resumable) SLOT.getAndSet(this, null);
+  }
+
+  // --- taking from here: any thread
+  // ---------------------------------------------------------------
+
+  /** What has waited in the next slot long enough for others to take it. */
+  @Nullable Resumable takeAgedSlot() {
+    return slot != null && slotAge(System.nanoTime()) > Carriers.SLOT_NANOS ? takeSlot() : null;
+  }
+
+  private long slotAge(long now) {
+    return now - (long) SLOT_NANOS.getOpaque(this);
+  }
+
+  boolean hasWork() {
+    return slot != null || !queue.isEmpty();
+  }
+
+  /** Gives everything to the common queue. By the watcher, and by a spare that stands down. */
+  boolean handOver() {
+    boolean any = false;
+    Resumable next = slot == null ? null : takeSlot();
+    if (next != null) {
+      carriers.ready.add(next);
+      any = true;
+    }
+    while ((next = queue.poll()) != null) {
+      carriers.ready.add(next);
+      any = true;
+    }
+    return any;
+  }
+
+  long turns() {
+    return (long) TURNS.getOpaque(this);
+  }
+
+  boolean isMounted() {
+    return MOUNTED.getOpaque(this) != null;
+  }
+
+  int nextVictim() {
+    return victim++ & Integer.MAX_VALUE;
+  }
+
+  // --- searching and parking
+  // ----------------------------------------------------------------------
+
+  private @Nullable Resumable search() {
+    if (!isNeeded()) {
+      return null;
+    }
+    Resumable found = look();
+    if (found == null && (searches || (naps == 0 && carriers.trySearch()))) {
+      searches = true;
+      found = lookForAWhile();
+    }
+    if (searches) {
+      searches = false;
+      if (found == null) {
+        carriers.stopSearch();
+      } else {
+        carriers.foundWork();
+      }
+    }
+    if (found != null) {
+      carriers.watchPending();
+    }
+    return found;
+  }
+
+  private @Nullable Resumable lookForAWhile() {
+    if (!carriers.maySpin) {
+      return look();
+    }
+    long start = System.nanoTime();
+    long end = start + Carriers.SEARCH_NANOS;
+    for (long now = start; now - end < 0; now = System.nanoTime()) {
+      Resumable found = look();
+      if (found != null) {
+        return found;
+      }
+      if (end - start < Carriers.SEARCH_PENDING_NANOS
+          && carriers.hasSources()
+          && carriers.anyPending()) {
+        end = start + Carriers.SEARCH_PENDING_NANOS;
+      }
+      Thread.onSpinWait();
+    }
+    return null;
+  }
+
+  /** Once at everything, in the order in which it is wanted. */
+  private @Nullable Resumable look() {
+    Resumable found = takeCommon();
+    if (found == null) {
+      found = carriers.steal(this);
+    }
+    if (found == null && carriers.runIdleWork()) {
+      found = nextOwn();
+    }
+    if (found == null && carriers.poll() > 0) {
+      found = nextOwn();
+    }
+    return found;
+  }
+
+  /** Parks. False if the thread has to end. */
+  private boolean rest() {
+    if (!works) {
+      return restSpare();
+    }
+    if (carriers.isClosing() && !carriers.workVisible() && slot == null) {
+      return false;
+    }
+    bell = PARKED; // volatile, before the last look: see Carriers
+    VarHandle.fullFence();
+    long nanos = slot != null ? 0 : carriers.sleepNanos(this, naps);
+    if (nanos > 0) {
+      doze(spare ? Math.min(nanos, SPARE_IDLE_NANOS) : nanos);
+    }
+    if (!takeBell()) {
+      searches = true; // the waker counted it
+    }
+    return true;
+  }
+
+  private void doze(long nanos) {
+    naps++;
+    if (nanos != Long.MAX_VALUE) {
+      LockSupport.parkNanos(this, nanos);
+    } else {
+      while (bell == PARKED && !carriers.isClosing()) {
+        LockSupport.park(this);
+        Thread.interrupted(); // nobody else's business wakes it twice
+      }
+    }
+    Thread.interrupted();
+  }
+
+  /** Whether it was asleep; then it is the caller's to wake, or the carrier's own again. */
+  boolean takeBell() {
+    return bell == PARKED && BELL.compareAndSet(this, PARKED, AWAKE);
+  }
+
+  boolean isParked() {
+    return bell == PARKED;
+  }
+
+  private boolean restSpare() {
+    if (searches) {
+      searches = false;
+      carriers.stopSearch();
+    }
+    carriers.leaveNap(this);
+    handOver();
+    if (carriers.workVisible()) {
+      carriers.signal(); // also what it was woken for
+    }
+    bell = SPARE;
+    long end = System.nanoTime() + SPARE_IDLE_NANOS;
+    while (bell == SPARE && !carriers.isClosing()) {
+      long left = end - System.nanoTime();
+      if (left <= 0 && BELL.compareAndSet(this, SPARE, ENDED)) {
+        carriers.dropSpare(this);
+        return false;
+      }
+      LockSupport.parkNanos(this, Math.max(left, 1));
+      Thread.interrupted();
+    }
+    works = bell == AWAKE;
+    return works || !carriers.isClosing();
+  }
+
+  /** By the watcher: whether it was an idle spare, which now works again. */
+  boolean wakeSpare() {
+    if (spare && bell == SPARE && BELL.compareAndSet(this, SPARE, AWAKE)) {
+      LockSupport.unpark(this);
+      return true;
+    }
+    return false;
+  }
+}

@@ -1,0 +1,526 @@
+package io.fairlead.task;
+
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.Arrays;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The platform threads on which tasks run, as one: a scheduler for virtual threads that also polls
+ * completions. One for the process, started by the first runtime that wants it and never ended, for
+ * a virtual thread may outlive every runtime; idle, it costs nothing.
+ *
+ * <p><b>A carrier's life.</b>
+ *
+ * <pre>
+ * BUSY       takes from its next slot, its own queue, the common queue; runs it
+ *   → SEARCHING  nothing of its own: steals, idle work, polls, spins for a while. Counted in
+ *                `searching`: while one searches, nobody is woken
+ *   → PARKED     announced (bell), looked once more, asleep; or napping while something is pending
+ *   → SEARCHING  woken by one who made work ready, and who counted it as searching
+ * SEARCHING → BUSY   found something; the last searcher wakes another if there is more
+ * </pre>
+ *
+ * <b>Park and wake.</b> No wake is lost, and one piece of work wakes at most one carrier:
+ *
+ * <pre>
+ * producer:  publish; FENCE; searching > 0? → done: a searcher will look once more
+ *                            no bell says PARKED? → done: all are busy, and the watcher sees to it
+ *                            searching 0 → 1; take one PARKED bell, unpark; none left: searching - 1
+ *                            and look again whether one has parked meanwhile
+ * carrier:   searching - 1; bell = PARKED; FENCE; look at everything
+ *                            found? take the bell back, or be the one who was woken
+ * mover:     takes several, keeps one; FENCE; the rest is work that it has published
+ * </pre>
+ *
+ * A producer that saw `searching` > 0 read it before that searcher took itself off, so the
+ * searcher's last look comes after the publication. A producer that saw no bell likewise comes
+ * before the last look of whoever parks next. A waker that finds no bell has hidden later producers
+ * behind its count: hence its second look, after it took itself off.
+ *
+ * <p><b>The next slot</b> is not published in that sense: what a running task wakes last waits
+ * there for it to suspend, since waking a carrier costs more than most tasks go on for. A task that
+ * is known to go on signals at once; else the watcher finds it after 200 µs. A searcher may take
+ * what has lain there for 2 µs.
+ *
+ * <pre>
+ * field      | writer                | reader   | mode, guard
+ * all        | watcher (spares come and go) | anyone | copy on write
+ * searching  | carriers, wakers      | producers | atomic: see above
+ * bell (of each) | its carrier, wakers | wakers | volatile, compare-and-set: one waker for each park
+ * napper     | carriers              | carriers, watcher | compare-and-set: one naps and polls while
+ *            |                       |          | something is pending, the others sleep
+ * sparesWanted | watcher             | spares   | volatile
+ * sparesActive | watcher, spares     | same     | atomic
+ * lastPoll   | who polls             | carriers, watcher | opaque: a hint
+ * sources, idleWork | anyone         | carriers | copy on write
+ * watching   | watcher, producers    | producers | volatile, compare-and-set, as a bell
+ * </pre>
+ *
+ * Lock order: no locks but the try-locks of {@link ReadyQueue} and {@link Polled}, which nobody
+ * waits for. Carrier code must take no lock that a virtual thread can hold when it suspends: the
+ * carrier would wait for a thread that waits for a carrier. (Callbacks of completions may all the
+ * same; then the watcher has others take over what lies with that carrier.)
+ */
+final class Carriers {
+
+  /**
+   * Turns between two looks at the common queue and the sources: prime, so that no rhythm hides.
+   */
+  static final int TURNS_PER_LOOK = 61;
+
+  /** Longest time between two polls of a carrier that is busy with short tasks. */
+  static final long POLL_NANOS = 50_000;
+
+  /** How long a carrier searches before it parks: about what a park and a wake cost together. */
+  static final long SEARCH_NANOS = 20_000;
+
+  /** How long it goes on while something is pending: most device work of interest is shorter. */
+  static final long SEARCH_PENDING_NANOS = 100_000;
+
+  /** Naps while something is pending: the first one; they double up to the source's maximum. */
+  static final long NAP_NANOS_FIRST = 20_000;
+
+  /** Longest nap while others run and may leave lazy work behind without a wake. */
+  static final long IDLE_NAP_NANOS_MAX = 20_000_000;
+
+  /** What lies in a next slot longer may be taken by others. */
+  static final long SLOT_NANOS = 2_000;
+
+  /** Turns in a row from the next slot before the own queue has one. */
+  static final int SLOT_TURNS_MAX = 16;
+
+  private static final VarHandle LAST_POLL;
+  private static final VarHandle NAPPER;
+
+  static {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      LAST_POLL = lookup.findVarHandle(Carriers.class, "lastPoll", long.class);
+      NAPPER = lookup.findVarHandle(Carriers.class, "napper", Carrier.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private static final class Shared {
+    static final Carriers CARRIERS =
+        new Carriers("carrier", Runtime.getRuntime().availableProcessors()).start();
+  }
+
+  /** Carriers beyond these are spares. */
+  final int regulars;
+
+  final boolean maySpin;
+  final String label;
+  final ReadyQueue ready = new ReadyQueue();
+  final TaskThreads threads = (task, body) -> thread(body);
+  private final CopyOnWriteArrayList<Polled> sources = new CopyOnWriteArrayList<>();
+  private final CopyOnWriteArrayList<IdleWork> idleWork = new CopyOnWriteArrayList<>();
+  private final AtomicInteger searching = new AtomicInteger();
+  private final AtomicInteger sparesActive = new AtomicInteger();
+  private final Watcher watcher = new Watcher(this);
+  final LongAdder wakes = new LongAdder();
+  private volatile Carrier[] all;
+  private volatile @Nullable Carrier napper;
+  private volatile int sparesWanted;
+  private volatile boolean closing;
+  private long lastPoll;
+
+  Carriers(String label, int regulars) {
+    this.label = label;
+    this.regulars = regulars;
+    this.maySpin = regulars > 1;
+    this.all = new Carrier[regulars];
+    for (int i = 0; i < regulars; i++) {
+      all[i] = new Carrier(this, i, false);
+    }
+  }
+
+  /** Those of the process: as many as it has processors. Only where the package is open. */
+  static Carriers shared() {
+    return Shared.CARRIERS;
+  }
+
+  Carriers start() {
+    for (Carrier carrier : all) {
+      carrier.start();
+    }
+    watcher.start();
+    return this;
+  }
+
+  /** A virtual thread on these carriers, not started. Any thread; never blocks. */
+  Thread thread(Runnable body) {
+    return VirtualThreads.unstarted(new Resumable.Free(this), body);
+  }
+
+  // --- making ready
+  // -------------------------------------------------------------------------------
+
+  /** It can go on. Any thread; never blocks, never throws. */
+  void ready(Resumable resumable) {
+    Carrier carrier = here();
+    if (carrier != null) {
+      carrier.ready(resumable);
+    } else {
+      inject(resumable);
+    }
+  }
+
+  /** The carrier of these that runs the caller, or null. */
+  private @Nullable Carrier here() {
+    return VirtualThreads.carrier() instanceof Carrier carrier && carrier.carriers == this
+        ? carrier
+        : null;
+  }
+
+  void inject(Resumable resumable) {
+    ready.add(resumable);
+    signal();
+  }
+
+  /** Something was published: sees to it that somebody looks. See the class comment. */
+  void signal() {
+    VarHandle.fullFence(); // between what was published and the look at who searches
+    while (searching.get() == 0) {
+      if (!anyParked()) {
+        watch();
+        return;
+      }
+      if (searching.compareAndSet(0, 1)) {
+        if (wakeOne()) {
+          return;
+        }
+        searching.decrementAndGet(); // and look again: it has hidden others meanwhile
+      }
+    }
+  }
+
+  private boolean wakeOne() {
+    for (Carrier carrier : all) {
+      if (carrier.takeBell()) {
+        wakes.increment();
+        LockSupport.unpark(carrier);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Something waits that no carrier may look at for a while. */
+  void watch() {
+    watcher.wake();
+  }
+
+  /** The calling carrier stops looking: what is pending is the watcher's. */
+  void watchPending() {
+    if (watcher.isAsleep() && !sources.isEmpty() && anyPending()) {
+      watch();
+    }
+  }
+
+  // --- polling and idle work
+  // ----------------------------------------------------------------------
+
+  Polled addSource(PollSource source, long napNanosMax) {
+    Polled polled = new Polled(source, napNanosMax);
+    sources.add(polled);
+    ring();
+    return polled;
+  }
+
+  /** One poll may still be going on; {@link Polled#end} waits for it. */
+  void removeSource(Polled source) {
+    sources.remove(source);
+  }
+
+  void addIdleWork(IdleWork work) {
+    idleWork.add(work);
+  }
+
+  void removeIdleWork(IdleWork work) {
+    idleWork.remove(work);
+  }
+
+  /** A source has something pending again: somebody has to look. Any thread; never blocks. */
+  void ring() {
+    if (here() == null) {
+      signal();
+    } else {
+      watch(); // this carrier looks as soon as its task suspends, which most often is at once
+    }
+  }
+
+  boolean hasSources() {
+    return !sources.isEmpty();
+  }
+
+  /** Looks at all sources that nobody looks at. On a thread that runs no task; never blocks. */
+  int poll() {
+    if (sources.isEmpty()) {
+      return 0;
+    }
+    int found = 0;
+    for (Polled source : sources) {
+      found += source.poll();
+    }
+    LAST_POLL.setOpaque(this, System.nanoTime());
+    return found;
+  }
+
+  long nanosSincePoll(long now) {
+    return now - (long) LAST_POLL.getOpaque(this);
+  }
+
+  boolean anyPending() {
+    for (Polled source : sources) {
+      if (source.hasPending()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private long napNanosMax() {
+    long least = IDLE_NAP_NANOS_MAX;
+    for (Polled source : sources) {
+      least = Math.min(least, source.napNanosMax);
+    }
+    return least;
+  }
+
+  /** Something is pending, and no idle carrier sees to it. */
+  boolean pendingUnattended() {
+    return !sources.isEmpty() && napper == null && anyPending();
+  }
+
+  boolean runIdleWork() {
+    boolean did = false;
+    for (IdleWork work : idleWork) {
+      did |= work.run();
+    }
+    return did;
+  }
+
+  // --- searching and parking: called by carriers
+  // --------------------------------------------------
+
+  /** Whether one more may search: half of them at most, for the others hinder those who work. */
+  boolean trySearch() {
+    int now = searching.get();
+    return maySpin && 2 * now < regulars && searching.compareAndSet(now, now + 1);
+  }
+
+  /** A searcher gives up; it has still to look once more before it parks. */
+  void stopSearch() {
+    searching.decrementAndGet();
+  }
+
+  /** A searcher has found something; the last one looks whether there is more. */
+  void foundWork() {
+    if (searching.decrementAndGet() == 0 && workVisible()) {
+      signal();
+    }
+  }
+
+  @Nullable Resumable steal(Carrier thief) {
+    Carrier[] victims = all;
+    int first = thief.nextVictim();
+    for (int i = 0; i < victims.length; i++) {
+      Carrier victim = victims[(first + i) % victims.length];
+      if (victim != thief) {
+        Resumable stolen = victim.queue.steal(thief.queue, ready);
+        if (stolen == null) {
+          stolen = victim.takeAgedSlot();
+        }
+        if (stolen != null) {
+          if (!thief.queue.isEmpty()) {
+            signal(); // a mover publishes what it does not keep
+          }
+          return stolen;
+        }
+      }
+    }
+    return null;
+  }
+
+  /** Whether there is anything that a carrier could take, next slots aside. */
+  boolean workVisible() {
+    if (!ready.isEmpty()) {
+      return true;
+    }
+    for (Carrier carrier : all) {
+      if (!carrier.queue.isEmpty()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /**
+   * How long a carrier that has announced itself may sleep: 0 not at all, for ever if nothing is
+   * pending, else one of them for a nap.
+   */
+  long sleepNanos(Carrier carrier, int naps) {
+    if (workVisible() || closing) {
+      return 0;
+    }
+    if (napsFor(carrier)) {
+      return Math.min(NAP_NANOS_FIRST << Math.min(naps, 20), napNanosMax());
+    }
+    if (!idleWork.isEmpty() && anyMounted()) {
+      return Math.min(NAP_NANOS_FIRST << Math.min(naps, 20), IDLE_NAP_NANOS_MAX);
+    }
+    return Long.MAX_VALUE;
+  }
+
+  /** Whether something is pending, and this is the one carrier that looks at it now and then. */
+  private boolean napsFor(Carrier carrier) {
+    Carrier now = napper;
+    if (sources.isEmpty() || (now != null && now != carrier)) {
+      return false;
+    }
+    // first the claim, then the look: two that rest at once must not leave it to each other
+    if (now == null && !NAPPER.compareAndSet(this, null, carrier)) {
+      return false;
+    }
+    if (anyPending()) {
+      return true;
+    }
+    napper = null;
+    return false;
+  }
+
+  /** Rests no more: what is pending is the watcher's while this one is busy. */
+  void leaveNap(Carrier carrier) {
+    if (napper == carrier) {
+      napper = null; // volatile, before the look at the watcher: it sees this, or is woken
+      watch();
+    }
+  }
+
+  private boolean anyMounted() {
+    for (Carrier carrier : all) {
+      if (carrier.isMounted()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // --- spares: called by the watcher, and a spare that ends
+  // ---------------------------------------
+
+  Carrier[] all() {
+    return all;
+  }
+
+  boolean anyParked() {
+    for (Carrier carrier : all) {
+      if (carrier.isParked()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  boolean anySearching() {
+    return searching.get() > 0;
+  }
+
+  /** By the watcher: how many carriers are stuck, so that so many spares may take their place. */
+  void sparesWanted(int wanted) {
+    sparesWanted = wanted;
+  }
+
+  /** By the watcher: has one more spare work, if one is wanted. */
+  synchronized void useSpare(int number) {
+    if (sparesActive.get() >= sparesWanted) {
+      return;
+    }
+    sparesActive.incrementAndGet();
+    for (Carrier carrier : all) {
+      if (carrier.wakeSpare()) {
+        return;
+      }
+    }
+    Carrier[] now = all;
+    Carrier[] more = Arrays.copyOf(now, now.length + 1);
+    Carrier spare = new Carrier(this, number, true);
+    more[now.length] = spare;
+    all = more;
+    spare.start();
+  }
+
+  int sparesActive() {
+    return sparesActive.get();
+  }
+
+  /** Whether the calling spare is one too many; if so it counts no more. */
+  boolean standDown() {
+    for (; ; ) {
+      int active = sparesActive.get();
+      if (active <= sparesWanted && !closing) {
+        return false;
+      }
+      if (sparesActive.compareAndSet(active, active - 1)) {
+        return true;
+      }
+    }
+  }
+
+  /** By a spare that ends. */
+  synchronized void dropSpare(Carrier spare) {
+    all = Arrays.stream(all).filter(carrier -> !carrier.equals(spare)).toArray(Carrier[]::new);
+  }
+
+  boolean isWatcherAsleep() {
+    return watcher.isAsleep();
+  }
+
+  boolean isClosing() {
+    return closing;
+  }
+
+  /**
+   * Ends the threads once nothing is ready; for tests, whose carriers are their own. What is parked
+   * then stays so.
+   */
+  void close() {
+    closing = true;
+    for (Carrier carrier : all) {
+      LockSupport.unpark(carrier);
+    }
+    LockSupport.unpark(watcher);
+    joinAll();
+  }
+
+  private void joinAll() {
+    boolean interrupted = false;
+    for (Thread thread : threadsOf()) {
+      for (; ; ) {
+        try {
+          thread.join();
+          break;
+        } catch (InterruptedException e) {
+          interrupted = true;
+        }
+      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private Thread[] threadsOf() {
+    Carrier[] carriers = all;
+    Thread[] threadsOf = Arrays.copyOf(carriers, carriers.length + 1, Thread[].class);
+    threadsOf[carriers.length] = watcher;
+    return threadsOf;
+  }
+}

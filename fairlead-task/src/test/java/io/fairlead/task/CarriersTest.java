@@ -1,0 +1,510 @@
+package io.fairlead.task;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Own carriers, each test with some of its own. Nothing here may hang: that is what is tested. */
+@Timeout(120)
+@SuppressWarnings("ThreadPriorityCheck") // yields are part of what a scheduler is asked for
+class CarriersTest {
+  private final List<Carriers> opened = new ArrayList<>();
+
+  private Carriers carriers(int regulars) {
+    Carriers carriers = new Carriers("test", regulars).start();
+    opened.add(carriers);
+    return carriers;
+  }
+
+  @AfterEach
+  void close() {
+    opened.forEach(Carriers::close);
+  }
+
+  private static Thread start(Carriers carriers, Runnable body) {
+    Thread thread = carriers.thread(body);
+    thread.start();
+    return thread;
+  }
+
+  private static void join(Thread thread) {
+    try {
+      assertThat(thread.join(Duration.ofSeconds(60))).as(thread + " ended").isTrue();
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  private static void await(CountDownLatch latch) {
+    try {
+      latch.await();
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  @Test
+  void threadsRunOnThem() {
+    Carriers carriers = carriers(2);
+    AtomicReference<Thread> seen = new AtomicReference<>();
+    join(start(carriers, () -> seen.set(VirtualThreads.carrier())));
+    assertThat(seen.get()).isInstanceOf(Carrier.class);
+    assertThat(((Carrier) seen.get()).carriers).isSameAs(carriers);
+  }
+
+  @Test
+  void whatATaskStartsPlainlyRunsOnThemToo() {
+    Carriers carriers = carriers(2);
+    AtomicReference<Thread> seen = new AtomicReference<>();
+    AtomicInteger ran = new AtomicInteger();
+    join(
+        start(
+            carriers,
+            () -> {
+              List<Thread> plain = new ArrayList<>();
+              for (int i = 0; i < 1_000; i++) {
+                plain.add(
+                    Thread.startVirtualThread(
+                        () -> {
+                          seen.set(VirtualThreads.carrier());
+                          Thread.yield();
+                          LockSupport.parkNanos(1_000);
+                          ran.incrementAndGet();
+                        }));
+              }
+              plain.forEach(CarriersTest::join);
+            }));
+    assertThat(seen.get()).isInstanceOf(Carrier.class);
+    assertThat(ran).hasValue(1_000);
+  }
+
+  // --- none is lost
+
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 5})
+  void noneIsLostAmongYieldsParksSleepsAndLocks(int regulars) {
+    long seed = Long.getLong("fairlead.seed", System.nanoTime() & 0xffff_ffffL);
+    System.out.println("seed: -Dfairlead.seed=" + seed);
+    Carriers carriers = carriers(regulars);
+    int threads = 200;
+    int steps = 300;
+    Thread[] all = new Thread[threads];
+    AtomicInteger[] lockedWanted = {new AtomicInteger(), new AtomicInteger()};
+    ReentrantLock lock = new ReentrantLock();
+    Object monitor = new Object();
+    int[] locked = new int[2];
+    AtomicInteger done = new AtomicInteger();
+    CountDownLatch made = new CountDownLatch(1);
+    for (int t = 0; t < threads; t++) {
+      SplittableRandom random = new SplittableRandom(seed + t);
+      int me = t;
+      all[t] =
+          carriers.thread(
+              () -> {
+                await(made);
+                for (int step = 0; step < steps; step++) {
+                  switch (random.nextInt(7)) {
+                    case 0 -> Thread.yield();
+                    case 1 -> LockSupport.parkNanos(random.nextInt(1, 50_000));
+                    case 2 -> {
+                      lockedWanted[0].incrementAndGet();
+                      lock.lock();
+                      try {
+                        locked[0]++;
+                        if (random.nextInt(8) == 0) {
+                          Thread.yield();
+                        }
+                      } finally {
+                        lock.unlock();
+                      }
+                    }
+                    case 3 -> {
+                      lockedWanted[1].incrementAndGet();
+                      synchronized (monitor) {
+                        locked[1]++;
+                        if (random.nextInt(8) == 0) {
+                          Thread.yield();
+                        }
+                      }
+                    }
+                    case 4 -> join(Thread.startVirtualThread(Thread::yield));
+                    default -> LockSupport.unpark(all[(me + 1) % threads]);
+                  }
+                }
+                done.incrementAndGet();
+              });
+    }
+    for (Thread thread : all) {
+      thread.start();
+    }
+    made.countDown();
+    for (Thread thread : all) {
+      join(thread);
+    }
+    assertThat(done).as("seed " + seed).hasValue(threads);
+    assertThat(locked[0]).isEqualTo(lockedWanted[0].get());
+    assertThat(locked[1]).isEqualTo(lockedWanted[1].get());
+    assertEmpty(carriers);
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 3})
+  void aRingOfWakesGoesRound(int regulars) {
+    Carriers carriers = carriers(regulars);
+    int threads = 7;
+    int rounds = 20_000;
+    Thread[] ring = new Thread[threads];
+    AtomicInteger turn = new AtomicInteger(-1);
+    for (int t = 0; t < threads; t++) {
+      int me = t;
+      ring[t] =
+          carriers.thread(
+              () -> {
+                for (int at = me; at < rounds; at += threads) {
+                  while (turn.get() != at) {
+                    LockSupport.park();
+                  }
+                  turn.set(at + 1);
+                  LockSupport.unpark(ring[(at + 1) % threads]);
+                }
+              });
+    }
+    for (Thread thread : ring) {
+      thread.start();
+    }
+    turn.set(0);
+    LockSupport.unpark(ring[0]);
+    for (Thread thread : ring) {
+      join(thread);
+    }
+    assertThat(turn).hasValue(rounds);
+  }
+
+  @Test
+  void stackTracesTakenMeanwhileLoseNothing() {
+    Carriers carriers = carriers(2);
+    AtomicBoolean stop = new AtomicBoolean();
+    Thread[] pair = new Thread[2];
+    AtomicInteger turn = new AtomicInteger();
+    for (int t = 0; t < 2; t++) {
+      int me = t;
+      pair[t] =
+          carriers.thread(
+              () -> {
+                for (int i = 0; i < 5_000; i++) {
+                  while (turn.get() != me) {
+                    Thread.yield();
+                    LockSupport.parkNanos(100_000);
+                  }
+                  turn.set(1 - me);
+                  LockSupport.unpark(pair[1 - me]);
+                }
+              });
+    }
+    Thread tracer =
+        Thread.ofPlatform()
+            .start(
+                () -> {
+                  while (!stop.get()) {
+                    pair[0].getStackTrace();
+                    pair[1].getStackTrace();
+                  }
+                });
+    pair[0].start();
+    pair[1].start();
+    join(pair[0]);
+    join(pair[1]);
+    stop.set(true);
+    join(tracer);
+    assertEmpty(carriers);
+  }
+
+  private static void assertEmpty(Carriers carriers) {
+    Eventually.holds("nothing is ready", () -> !carriers.workVisible());
+    for (Carrier carrier : carriers.all()) {
+      Eventually.holds(carrier + " has nothing", () -> !carrier.hasWork() && !carrier.isMounted());
+    }
+    Eventually.holds("nobody searches", () -> !carriers.anySearching());
+  }
+
+  // --- none is starved
+
+  @Test
+  void twoThatWakeEachOtherDoNotStarveAThird() {
+    Carriers carriers = carriers(1);
+    AtomicBoolean third = new AtomicBoolean();
+    Thread[] pair = new Thread[2];
+    AtomicInteger turn = new AtomicInteger();
+    for (int t = 0; t < 2; t++) {
+      int me = t;
+      pair[t] =
+          carriers.thread(
+              () -> {
+                while (!third.get()) {
+                  while (turn.get() != me && !third.get()) {
+                    LockSupport.park();
+                  }
+                  turn.set(1 - me);
+                  LockSupport.unpark(pair[1 - me]);
+                }
+                LockSupport.unpark(pair[1 - me]);
+              });
+    }
+    Thread starter =
+        start(
+            carriers,
+            () -> {
+              pair[0].start();
+              pair[1].start();
+              carriers.thread(() -> third.set(true)).start();
+            });
+    join(starter);
+    join(pair[0]);
+    join(pair[1]);
+    assertThat(third).isTrue();
+  }
+
+  @Test
+  void yieldersDoNotStarveWhatComesFromOutside() {
+    Carriers carriers = carriers(1);
+    AtomicBoolean came = new AtomicBoolean();
+    List<Thread> yielders = new ArrayList<>();
+    for (int i = 0; i < 3; i++) {
+      yielders.add(
+          start(
+              carriers,
+              () -> {
+                while (!came.get()) {
+                  Thread.yield();
+                }
+              }));
+    }
+    join(start(carriers, () -> came.set(true)));
+    yielders.forEach(CarriersTest::join);
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2})
+  void loopsThatNeverYieldDoNotStopOthers(int regulars) {
+    Carriers carriers = carriers(regulars);
+    AtomicBoolean stop = new AtomicBoolean();
+    List<Thread> loops = new ArrayList<>();
+    for (int i = 0; i < regulars; i++) {
+      loops.add(
+          start(
+              carriers,
+              () -> {
+                while (!stop.get()) {
+                  Thread.onSpinWait();
+                }
+              }));
+    }
+    for (int i = 0; i < 20; i++) {
+      join(start(carriers, Thread::yield));
+    }
+    stop.set(true);
+    loops.forEach(CarriersTest::join);
+  }
+
+  @Test
+  void oneThatAWakerLeavesInItsNextSlotRunsThoughTheWakerGoesOn() {
+    Carriers carriers = carriers(2);
+    AtomicBoolean ran = new AtomicBoolean();
+    join(
+        start(
+            carriers,
+            () -> {
+              carriers.thread(() -> ran.set(true)).start();
+              while (!ran.get()) {
+                Thread.onSpinWait();
+              }
+            }));
+  }
+
+  /** Parked inside a static initialiser: the JDK cannot take it off its carrier. */
+  private static final class Pinned {
+    static final CountDownLatch FREED = new CountDownLatch(1);
+
+    static class One {
+      static final long VALUE = pin(1);
+    }
+
+    static class Two {
+      static final long VALUE = pin(2);
+    }
+
+    static class Three {
+      static final long VALUE = pin(3);
+    }
+
+    private static long pin(long value) {
+      await(FREED);
+      return value;
+    }
+  }
+
+  @Test
+  void pinnedTasksDoNotStopOthers() {
+    Carriers carriers = carriers(2);
+    AtomicInteger sum = new AtomicInteger();
+    List<Thread> pinned =
+        List.of(
+            start(carriers, () -> sum.addAndGet((int) Pinned.One.VALUE)),
+            start(carriers, () -> sum.addAndGet((int) Pinned.Two.VALUE)),
+            start(carriers, () -> sum.addAndGet((int) Pinned.Three.VALUE)));
+    pinned.forEach(Eventually::waits);
+    for (int i = 0; i < 20; i++) {
+      join(start(carriers, Thread::yield));
+    }
+    join(start(carriers, Pinned.FREED::countDown));
+    pinned.forEach(CarriersTest::join);
+    assertThat(sum).hasValue(6);
+  }
+
+  // --- polling
+
+  @Test
+  void idleCarriersPoll() {
+    Carriers carriers = carriers(2);
+    TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, carriers);
+    AtomicReference<Completion.Source<Role>> pending = new AtomicReference<>();
+    runtime.register(() -> complete(pending));
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      scope.fork(
+          () -> {
+            for (int i = 0; i < 200; i++) {
+              assertThat(roundtrip(pending)).isEqualTo(Role.DEVICE_MANAGER);
+            }
+            return 1;
+          });
+      assertThat(scope.join()).containsExactly(1);
+    }
+    runtime.close();
+    assertThat(carriers.hasSources()).isFalse();
+  }
+
+  @Test
+  void completionsArriveThoughAllCarriersLoop() {
+    Carriers carriers = carriers(2);
+    TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, carriers);
+    AtomicReference<Completion.Source<Role>> pending = new AtomicReference<>();
+    AtomicBoolean stop = new AtomicBoolean();
+    runtime.register(() -> complete(pending));
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      for (int i = 0; i < 2; i++) {
+        scope.fork(
+            () -> {
+              while (!stop.get()) {
+                Thread.onSpinWait();
+              }
+              return 1;
+            });
+      }
+      scope.fork(
+          () -> {
+            for (int i = 0; i < 50; i++) {
+              roundtrip(pending);
+            }
+            stop.set(true);
+            return 1;
+          });
+      assertThat(scope.join()).hasSize(3);
+    }
+    runtime.close();
+  }
+
+  private static int complete(AtomicReference<Completion.Source<Role>> pending) {
+    Completion.Source<Role> source = pending.getAndSet(null);
+    return source != null && source.complete(Role.current()) ? 1 : 0;
+  }
+
+  private static Role roundtrip(AtomicReference<Completion.Source<Role>> pending) {
+    Completion.Source<Role> source = Completion.source();
+    pending.set(source);
+    return source.completion().await(Duration.ofSeconds(30));
+  }
+
+  @Test
+  void aSourceThatRestedIsPolledOnceItRings() {
+    Carriers carriers = carriers(2);
+    TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, carriers);
+    AtomicReference<Completion.Source<Role>> pending = new AtomicReference<>();
+    runtime.register(
+        new PollSource() {
+          @Override
+          public int poll() {
+            return complete(pending);
+          }
+
+          @Override
+          public boolean hasPending() {
+            return pending.get() != null;
+          }
+        });
+    for (int i = 0; i < 50; i++) {
+      assertAllSleep(carriers);
+      Completion.Source<Role> source = Completion.source();
+      pending.set(source);
+      runtime.ringPoller();
+      source.completion().await(Duration.ofSeconds(30));
+    }
+    runtime.close();
+  }
+
+  /** Nothing to do: no carrier and no watcher wakes by itself. */
+  private static void assertAllSleep(Carriers carriers) {
+    for (Carrier carrier : carriers.all()) {
+      Eventually.holds(
+          carrier + " sleeps without limit", () -> carrier.getState() == Thread.State.WAITING);
+    }
+  }
+
+  @Test
+  void idleAllSleepWithoutLimit() {
+    Carriers carriers = carriers(3);
+    for (int i = 0; i < 100; i++) {
+      join(start(carriers, Thread::yield));
+    }
+    assertAllSleep(carriers);
+    Eventually.holds("the watcher sleeps", carriers::isWatcherAsleep);
+  }
+
+  // --- idle work
+
+  @Test
+  void idleWorkIsRunWhileOthersWork() {
+    Carriers carriers = carriers(2);
+    AtomicInteger looks = new AtomicInteger();
+    IdleWork work =
+        () -> {
+          looks.incrementAndGet();
+          return false;
+        };
+    carriers.addIdleWork(work);
+    join(
+        start(
+            carriers,
+            () -> {
+              int before = looks.get();
+              while (looks.get() < before + 5) {
+                Thread.onSpinWait();
+              }
+            }));
+    carriers.removeIdleWork(work);
+    assertAllSleep(carriers);
+  }
+}

@@ -1,0 +1,202 @@
+package io.fairlead.task;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatExceptionOfType;
+import static org.assertj.core.api.Assertions.assertThatIllegalStateException;
+
+import io.fairlead.fault.TaskCancelledException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Tasks on an owner's thread. */
+@Timeout(60)
+@SuppressWarnings("ThreadPriorityCheck") // a yield is one more way to suspend
+class OwnerAffineTest {
+  private TaskRuntime runtime;
+  private Owner owner;
+
+  @BeforeEach
+  void open() {
+    runtime = TaskRuntime.open(TaskConfig.DEFAULT.carriers(CarrierMode.OWN));
+    owner = runtime.owner("affine", Role.OWNER);
+  }
+
+  @AfterEach
+  void close() {
+    runtime.close();
+  }
+
+  @Test
+  void itRunsOnTheOwnersThreadBeforeAndAfterItWaits() {
+    Thread home = owner.call(Thread::currentThread).await();
+    List<Thread> seen =
+        owner
+            .affine(
+                () -> {
+                  List<Thread> carriers = new ArrayList<>();
+                  for (int i = 0; i < 100; i++) {
+                    carriers.add(VirtualThreads.carrier());
+                    Eventually.suspend();
+                    Thread.yield();
+                    LockSupport.parkNanos(1_000);
+                  }
+                  assertThat(Thread.currentThread().isVirtual()).isTrue();
+                  assertThat(owner.isOwnerThread()).isTrue();
+                  assertThat(Role.current()).isEqualTo(Role.TASK);
+                  return carriers;
+                })
+            .await();
+    assertThat(seen).hasSize(100).allMatch(home::equals);
+  }
+
+  @Test
+  void theOwnerGoesOnWhileItWaits() {
+    Completion.Source<Integer> later = Completion.source();
+    Completion<Integer> waits = owner.affine(() -> later.completion().await());
+    assertThat(owner.call(() -> 1).await()).isEqualTo(1);
+    assertThat(waits.isDone()).isFalse();
+    owner.call(() -> later.complete(2)).await();
+    assertThat(waits.await()).isEqualTo(2);
+  }
+
+  @Test
+  void itEntersTheOwnersEngineAtOnce() {
+    Gate gate = Gate.of("e", ThreadRule.OWNER_ONLY, owner, Set.of(), null);
+    Thread home = owner.call(Thread::currentThread).await();
+    Thread inside = owner.affine(() -> gate.call("look", VirtualThreads::carrier)).await();
+    assertThat(inside).isSameAs(home);
+    assertThat(owner.affine(() -> gate.decide(Role.current())).await()).isEqualTo(Gate.Way.DIRECT);
+    assertThat(gate.decide(Role.TASK)).isEqualTo(Gate.Way.SHIFT);
+  }
+
+  @Test
+  void whatItStartsPlainlyRunsElsewhere() throws InterruptedException {
+    Thread home = owner.call(Thread::currentThread).await();
+    AtomicReference<Thread> seen = new AtomicReference<>();
+    Thread child =
+        owner
+            .affine(() -> Thread.startVirtualThread(() -> seen.set(VirtualThreads.carrier())))
+            .await();
+    child.join();
+    assertThat(seen.get()).isNotSameAs(home).isInstanceOf(Carrier.class);
+  }
+
+  @Test
+  void manyOfThemWakeEachOther() {
+    AtomicInteger turn = new AtomicInteger();
+    int tasks = 50;
+    Thread[] threads = new Thread[tasks];
+    CountDownLatch begun = new CountDownLatch(tasks);
+    List<Completion<Integer>> all = new ArrayList<>();
+    for (int t = 0; t < tasks; t++) {
+      int me = t;
+      all.add(
+          owner.affine(
+              () -> {
+                threads[me] = Thread.currentThread();
+                begun.countDown();
+                begun.await();
+                for (int i = 0; i < 100; i++) {
+                  while (turn.get() % tasks != me) {
+                    LockSupport.park();
+                  }
+                  turn.incrementAndGet();
+                  LockSupport.unpark(threads[(me + 1) % tasks]);
+                }
+                return me;
+              }));
+    }
+    assertThat(Completion.all(all).await(Duration.ofSeconds(30))).hasSize(tasks);
+    assertThat(turn).hasValue(tasks * 100);
+  }
+
+  @Test
+  void cancellingItsCompletionCancelsIt() {
+    CountDownLatch begun = new CountDownLatch(1);
+    Completion.Source<Throwable> ended = Completion.source();
+    Completion<Integer> waits =
+        owner.affine(
+            () -> {
+              begun.countDown();
+              try {
+                return Completion.<Integer>source().completion().await();
+              } catch (TaskCancelledException e) {
+                ended.complete(e);
+                throw e;
+              }
+            });
+    runtime.enter("starter", 0, () -> begun.await(30, java.util.concurrent.TimeUnit.SECONDS));
+    waits.cancel();
+    assertThat(ended.completion().await(Duration.ofSeconds(30)))
+        .isInstanceOf(TaskCancelledException.class);
+    assertThatExceptionOfType(TaskCancelledException.class).isThrownBy(waits::await);
+  }
+
+  @Test
+  void theOwnersEndWaitsForIt() {
+    Completion.Source<Integer> later = Completion.source();
+    CountDownLatch begun = new CountDownLatch(1);
+    Completion<Integer> waits =
+        owner.affine(
+            () -> {
+              begun.countDown();
+              int value = later.completion().await();
+              owner.close(); // from within: returns at once
+              return value;
+            });
+    runtime.enter("starter", 0, () -> begun.await(30, java.util.concurrent.TimeUnit.SECONDS));
+    Thread closer = Thread.ofPlatform().start(owner::close);
+    Eventually.waits(closer);
+    assertThat(owner.ended().isDone()).isFalse();
+    later.complete(3);
+    assertThat(waits.await()).isEqualTo(3);
+    owner.ended().await(Duration.ofSeconds(30));
+    assertThatIllegalStateException().isThrownBy(() -> owner.affine(() -> 1));
+  }
+
+  @Test
+  void oneThatBlocksTheOwnerIsReported() {
+    CountDownLatch free = new CountDownLatch(1);
+    AtomicInteger holds = new AtomicInteger();
+    Completion<Integer> blocks =
+        owner.affine(
+            () -> {
+              holds.set(1);
+              while (free.getCount() > 0) {
+                Thread.onSpinWait(); // as a native call would that blocks
+              }
+              return 1;
+            });
+    Eventually.holds("it has begun", () -> holds.get() == 1);
+    assertThat(runtime.carriers().owners())
+        .singleElement()
+        .satisfies(
+            mounted -> {
+              assertThat(mounted.owner()).isEqualTo("affine");
+              assertThat(mounted.nanos()).isNotNegative();
+            });
+    free.countDown();
+    blocks.await();
+    Eventually.holds("none is mounted", () -> runtime.carriers().owners().isEmpty());
+  }
+
+  @Test
+  void jdkCarriersRefuseItAndSayTheFlag() {
+    try (TaskRuntime jdk = TaskRuntime.open(TaskConfig.DEFAULT.carriers(CarrierMode.JDK))) {
+      Owner plain = jdk.owner("plain", Role.OWNER);
+      assertThatIllegalStateException()
+          .isThrownBy(() -> plain.affine(() -> 1))
+          .withMessageContaining("--add-opens java.base/java.lang=ALL-UNNAMED");
+    }
+  }
+}
