@@ -21,6 +21,7 @@ import java.util.concurrent.CompletionStage;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -578,12 +579,26 @@ public final class Completion<T extends @Nullable Object> {
     Wait wait = new Wait(task, nanos, obeys);
     try {
       return switch (mode) {
-        case SPIN -> spin(wait);
-        case BLOCKING -> block(wait);
+        case SPIN -> exposed(() -> spin(wait));
+        case BLOCKING -> exposed(() -> block(wait));
         case NONBLOCKING -> park(wait);
       };
     } finally {
       wait.restoreInterrupt();
+    }
+  }
+
+  /** What the caller's task has forked is for runners to take meanwhile. */
+  private static Object exposed(Supplier<Object> waiting) {
+    Execution here = Execution.current();
+    if (here == null) {
+      return waiting.get();
+    }
+    here.expose();
+    try {
+      return waiting.get();
+    } finally {
+      here.cover();
     }
   }
 
@@ -641,6 +656,10 @@ public final class Completion<T extends @Nullable Object> {
       }
       Thread.onSpinWait();
     }
+    return exposed(() -> parkExposed(wait));
+  }
+
+  private Object parkExposed(Wait wait) {
     Waiter waiter = new Waiter(Thread.currentThread());
     add(waiter);
     try {

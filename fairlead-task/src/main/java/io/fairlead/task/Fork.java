@@ -1,5 +1,7 @@
 package io.fairlead.task;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -12,13 +14,14 @@ import org.jspecify.annotations.Nullable;
  *         → CANCELLED   it was asked to stop and threw, or never began
  *
  * field    | writer              | reader | mode, guard
- * outcome  | the child, once     | anyone | volatile: what the child wrote comes with it
+ * outcome  | the child, once     | anyone | plain: published by state
+ * state    | the child, once     | anyone | release / volatile: what the child wrote comes with it
  * previous | the forker, before the fork is published in its scope | cancellers | plain
  * </pre>
  *
  * @param <T> the result
  */
-public final class Fork<T extends @Nullable Object> {
+public final class Fork<T extends @Nullable Object> extends ForkFrame {
 
   /** Where the child stands. */
   public enum State {
@@ -32,26 +35,45 @@ public final class Fork<T extends @Nullable Object> {
     CANCELLED
   }
 
-  private record Outcome(State state, @Nullable Object value, @Nullable Throwable failure) {}
+  private static final VarHandle STATE;
+
+  static {
+    try {
+      STATE = MethodHandles.lookup().findVarHandle(Fork.class, "state", State.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
 
   final int index;
   final @Nullable Fork<T> previous;
   private final TaskScope<T> scope;
   private final Task task;
   private final TaskBody<? extends T> body;
-  private volatile @Nullable Outcome outcome;
+  private final boolean lazy;
+
+  /** Whether its parent began it, or found it cancelled: plain, of the parent's thread. */
+  private boolean here;
+
+  /** The result, or what was thrown. */
+  private @Nullable Object outcome;
+
+  /** Null is RUNNING: a volatile store at birth would cost as much as all the rest. */
+  private volatile @Nullable State state;
 
   Fork(
       TaskScope<T> scope,
       Task task,
       TaskBody<? extends T> body,
       int index,
-      @Nullable Fork<T> previous) {
+      @Nullable Fork<T> previous,
+      boolean lazy) {
     this.scope = scope;
     this.task = task;
     this.body = body;
     this.index = index;
     this.previous = previous;
+    this.lazy = lazy;
   }
 
   /** The child's task. */
@@ -61,8 +83,8 @@ public final class Fork<T extends @Nullable Object> {
 
   /** Where the child stands. Any thread; never blocks. */
   public State state() {
-    Outcome seen = outcome;
-    return seen == null ? State.RUNNING : seen.state;
+    State seen = state;
+    return seen == null ? State.RUNNING : seen;
   }
 
   /**
@@ -74,30 +96,32 @@ public final class Fork<T extends @Nullable Object> {
    */
   @SuppressWarnings("unchecked") // set from a TaskBody<? extends T>
   public T get() {
-    Outcome seen = outcome;
-    if (seen == null) {
-      throw new IllegalStateException(
-          "task '" + task.name() + "' is still running: join its scope first");
-    }
-    if (seen.failure != null) {
-      throw Problems.unchecked("task '" + task.name() + "'", seen.failure);
-    }
-    return (T) Task.nullable(seen.value);
+    return switch (state()) {
+      case RUNNING ->
+          throw new IllegalStateException(
+              "task '" + task.name() + "' is still running: join its scope first");
+      case SUCCEEDED -> (T) Task.nullable(outcome);
+      case FAILED, CANCELLED ->
+          throw Problems.unchecked("task '" + task.name() + "'", failureThatIsThere());
+    };
   }
 
   /** What the child threw, as it is; null if it runs or succeeded. Any thread; never blocks. */
   public @Nullable Throwable failure() {
-    Outcome seen = outcome;
-    return seen == null ? null : seen.failure;
+    return switch (state()) {
+      case RUNNING, SUCCEEDED -> null;
+      case FAILED, CANCELLED -> (Throwable) outcome;
+    };
   }
+
+  // --- on a thread of its own, or an owner's -----------------------------------------------------
 
   /** The child, from begin to end. On its thread. */
   void run() {
     try {
-      T value = Task.nullable(task.run(body));
-      outcome = new Outcome(State.SUCCEEDED, value, null);
+      settle(State.SUCCEEDED, task.run(body));
     } catch (Throwable failure) {
-      outcome = new Outcome(task.isCancelled() ? State.CANCELLED : State.FAILED, null, failure);
+      fail(failure);
     }
     scope.ended(this);
   }
@@ -105,7 +129,110 @@ public final class Fork<T extends @Nullable Object> {
   /** The child will not begin; its end hooks run on the forker's thread, so that they balance. */
   void skip(@Nullable Throwable cause) {
     task.cancel(cause);
-    run();
+    here = true;
+    try {
+      settle(State.SUCCEEDED, task.run(body));
+    } catch (Throwable failure) {
+      fail(failure);
+    }
+    if (lazy) {
+      scope.endedInPlace(this);
+    } else {
+      scope.ended(this);
+    }
+  }
+
+  private void settle(State outcomeState, @Nullable Object value) {
+    outcome = value;
+    // release: what the child wrote comes with it
+    STATE.setRelease(this, outcomeState);
+  }
+
+  private void fail(Throwable failure) {
+    settle(task.isCancelled() ? State.CANCELLED : State.FAILED, failure);
+  }
+
+  // --- in a deque -------------------------------------------------------------------------------
+
+  boolean isLazy() {
+    return lazy;
+  }
+
+  @Override
+  long waiting() {
+    return lazy && task.isUnclaimed() ? 1 : 0;
+  }
+
+  /** Whether somebody else than its parent began it. Parent's thread, once it does not wait. */
+  boolean isTaken() {
+    return lazy && !here;
+  }
+
+  boolean claim() {
+    return task.claim(Thread.currentThread());
+  }
+
+  @Override
+  boolean take(long number) {
+    return claim();
+  }
+
+  @Override
+  boolean takeForRunner() {
+    return task.claimForRunner();
+  }
+
+  /** In the thread of its parent, which joins and has claimed it. */
+  void runInPlace(Execution execution) {
+    here = true;
+    Task parent = execution.enter(task);
+    try {
+      settleClaimed();
+    } finally {
+      execution.leave(parent);
+    }
+    Thread thread = Thread.currentThread();
+    // what it did to the interrupt status was its own. But on a thread of the user's an interrupt
+    // may have been meant for whoever entered
+    if (task.isDisturbed() || thread.isVirtual()) {
+      Thread.interrupted();
+    }
+    scope.endedInPlace(this);
+  }
+
+  @Override
+  void runTaken(Execution runner, Runners runners) {
+    Thread thread = Thread.currentThread();
+    String name = task.givenName();
+    if (name != null) {
+      thread.setName(name);
+    }
+    Task before = runner.enter(task);
+    try {
+      if (task.isHanded()) {
+        scope.stopIfCancelled(task);
+        settle(State.SUCCEEDED, task.run(body));
+      } else {
+        settleClaimed();
+      }
+    } catch (Throwable failure) {
+      fail(failure);
+    } finally {
+      runner.leave(before);
+    }
+    scope.ended(this);
+    if (name != null) {
+      thread.setName("");
+    }
+  }
+
+  private void settleClaimed() {
+    scope.stopIfCancelled(task); // after the claim: see the table of TaskScope
+    try {
+      settle(State.SUCCEEDED, task.runClaimed(body));
+    } catch (Throwable failure) {
+      fail(failure);
+    }
   }
 
   Throwable failureThatIsThere() {

@@ -17,27 +17,30 @@ import org.jspecify.annotations.Nullable;
  * <p><b>Life.</b>
  *
  * <pre>
- * NEW      made by fork, enter or an owner's call; runner = null
- *   → RUNNING  runner = its thread. If it was cancelled before, the body does not run at all
+ * NEW      made by fork, enter or an owner's call; runner = null, or HANDED to a thread that will
+ *          begin it
+ *   → RUNNING  runner = its thread: its own, a runner's, or its parent's that joins. If it was
+ *          cancelled before, the body does not run at all
  * RUNNING  the body; while it makes a synchronous call on an owner it is <i>lent</i>: runner is the
  *          owner's thread, and the caller waits, so that one thread at a time acts for it
  *   → ENDING   scopes that the body left open are cancelled and waited for; end hooks run
- *   → ENDED    runner = null
+ *   → ENDED    runner = GONE
  * </pre>
  *
- * <b>Cancellation</b> is sticky and goes down: flag first, then the runner is interrupted (which
- * ends JDK waits, and ours), then every open scope is cancelled. A scope or child that opens at the
+ * <b>Cancellation</b> is sticky and goes down: flag first, then every open scope is cancelled, then
+ * the runner is interrupted (which ends JDK waits, and ours). A scope or child that opens at the
  * same moment either is seen by the canceller or sees the flag itself (both sides write, then
- * read).
+ * read). While a child runs in place, its thread is the runner of both.
  *
  * <pre>
  * field       | writer                    | reader   | mode, guard
  * flags       | anyone                    | anyone   | volatile, atomic or / and
  * cause       | the first canceller       | anyone   | written before the flag that says so
- * runner      | the thread that acts      | cancellers | volatile, under the poke lock
- * poke        | runner changes, cancellers| same     | a spin lock held for one interrupt() call,
- *             |                           |          | so that no interrupt hits a thread that
- *             |                           |          | has gone on to other work
+ * runner      | the thread that acts; who | cancellers | compare-and-set; null → a thread claims
+ *             | interrupts it             |          | a child in a deque; POKING for the length
+ *             |                           |          | of one interrupt() call, so that none hits
+ *             |                           |          | a thread that has gone on to other work
+ * id          | who asks first            | anyone   | compare-and-set
  * attachments | own thread (fork: forker) | own thread; joiner after the end | plain: handed over
  *             |                           |          | by thread start and by the scope's count
  * scopes      | own thread                | cancellers | volatile: see cancellation
@@ -52,42 +55,52 @@ public final class Task {
   private static final int CANCELLED = 1;
   private static final int INTERRUPTED = 2;
 
-  /** The one place where a thread finds its task; unbound means ROOT. */
-  private static final ScopedValue<Task> CURRENT = ScopedValue.newInstance();
-
   private static final AtomicLong IDS = new AtomicLong();
+
+  /** As runner: taken for a runner that has not begun yet. */
+  private static final Object HANDED = new Object();
+
+  /** As runner: somebody is about to interrupt it. */
+  private static final Object POKING = new Object();
+
+  /** As runner: it has ended. */
+  private static final Object GONE = new Object();
+
   private static final Task ROOT = new Task(null, "root", 0, Placement.FREE, WaitMode.NONBLOCKING);
   private static final Map<TaskAttachment<?>, Object> ROOT_VALUES = new ConcurrentHashMap<>();
   private static final VarHandle FLAGS;
   private static final VarHandle CAUSE;
-  private static final VarHandle POKE;
+  private static final VarHandle RUNNER;
+  private static final VarHandle WAIT_MODE;
+  private static final VarHandle ID;
 
   static {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       FLAGS = lookup.findVarHandle(Task.class, "flags", int.class);
       CAUSE = lookup.findVarHandle(Task.class, "cause", Throwable.class);
-      POKE = lookup.findVarHandle(Task.class, "poke", int.class);
+      WAIT_MODE = lookup.findVarHandle(Task.class, "waitMode", WaitMode.class);
+      RUNNER = lookup.findVarHandle(Task.class, "runner", Object.class);
+      ID = lookup.findVarHandle(Task.class, "id", long.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
   }
 
-  private final long id = IDS.getAndIncrement();
+  /** 0 until somebody asks: most children of a scope are never asked, and counting costs. */
+  private volatile long id;
+
   private final @Nullable Task parent;
   private final @Nullable String name;
   private final int priority;
   private final Placement placement;
 
   /** Final but for ROOT, whose mode is that of the runtime opened last. */
-  private volatile WaitMode waitMode;
+  private WaitMode waitMode;
 
   private volatile int flags;
   private volatile @Nullable Throwable cause;
-  private volatile @Nullable Thread runner;
-
-  @SuppressWarnings("unused") // through POKE
-  private volatile int poke;
+  private volatile @Nullable Object runner;
 
   private @Nullable Attached attachments;
   private volatile @Nullable TaskScope<?> scopes;
@@ -116,7 +129,8 @@ public final class Task {
    * nanoseconds.
    */
   public static Task current() {
-    return CURRENT.orElse(ROOT);
+    Task found = Execution.currentTask();
+    return found == null ? ROOT : found;
   }
 
   /** The process-wide ROOT. */
@@ -129,14 +143,18 @@ public final class Task {
     return this == ROOT;
   }
 
-  /** Never given twice in one process. */
+  /** Never given twice in one process; in the order in which tasks are first asked for it. */
   public long id() {
+    if (id == 0) {
+      // compare-and-set: who asks at the same time gets the same one
+      ID.compareAndSet(this, 0L, IDS.incrementAndGet());
+    }
     return id;
   }
 
   /** As given, or "task-" and the id. */
   public String name() {
-    return name == null ? "task-" + id : name;
+    return name == null ? "task-" + id() : name;
   }
 
   @Nullable String givenName() {
@@ -160,7 +178,8 @@ public final class Task {
 
   /** How it waits unless a call says otherwise. */
   public WaitMode waitMode() {
-    return waitMode;
+    // opaque: ROOT's changes are seen some time
+    return (WaitMode) WAIT_MODE.getOpaque(this);
   }
 
   // --- cancellation and interrupts --------------------------------------------------------------
@@ -186,10 +205,11 @@ public final class Task {
     if (((int) FLAGS.getAndBitwiseOr(this, CANCELLED) & CANCELLED) != 0) {
       return;
     }
-    interruptRunner();
+    // scopes first: a child that runs in place on this thread must know why it is interrupted
     for (TaskScope<?> scope = scopes; scope != null; scope = scope.outer) {
       scope.cancel(cause);
     }
+    interruptRunner();
   }
 
   /** Whether it was asked to stop. Any thread; never blocks. */
@@ -208,6 +228,9 @@ public final class Task {
       throw new IllegalStateException("ROOT has no thread of its own: interrupt the thread");
     }
     FLAGS.getAndBitwiseOr(this, INTERRUPTED);
+    for (TaskScope<?> scope = scopes; scope != null; scope = scope.outer) {
+      scope.ownerInterrupted();
+    }
     interruptRunner();
   }
 
@@ -238,8 +261,12 @@ public final class Task {
     }
     if ((seen & INTERRUPTED) != 0 || Thread.currentThread().isInterrupted()) {
       Thread.currentThread().interrupt();
-      throw new TaskInterruptedException("task '" + name() + "' was interrupted");
+      throw interruption();
     }
+  }
+
+  TaskInterruptedException interruption() {
+    return new TaskInterruptedException("task '" + name() + "' was interrupted");
   }
 
   /** As checkCancelled, but cleans up before it throws. */
@@ -443,53 +470,107 @@ public final class Task {
    * that it left open closed.
    */
   <T extends @Nullable Object> T run(TaskBody<T> body) throws Exception {
-    return ScopedValue.where(CURRENT, this).call(() -> live(body));
+    Execution here = Execution.current();
+    if (here == null) {
+      return Execution.begin(this, () -> begun(body));
+    }
+    Task before = here.enter(this);
+    try {
+      return begun(body);
+    } finally {
+      here.leave(before);
+    }
   }
 
-  private <T extends @Nullable Object> T live(TaskBody<T> body) throws Exception {
-    Problems problems = new Problems();
-    if (isCancelled() && !Mutant.on("task.cancelled-still-begins")) {
-      problems.add(cancelled()); // its attachments' end hooks run all the same
-      endAttachments(problems);
-    } else {
-      become(Thread.currentThread());
-      T value = runBody(body, problems);
-      closeLeftScopes(problems);
-      endAttachments(problems);
-      leave();
-      if (problems.first() == null) {
-        return value;
-      }
+  /** As run, where the execution is known, on behalf of another task. */
+  <T extends @Nullable Object> T runHere(Execution here, TaskBody<T> body) throws Exception {
+    Task before = here.enter(this);
+    try {
+      return begun(body);
+    } finally {
+      here.leave(before);
     }
-    throw problems.toThrow();
+  }
+
+  private <T extends @Nullable Object> T begun(TaskBody<T> body) throws Exception {
+    if (isStoppedBeforeBegin()) {
+      throw notBegun();
+    }
+    become(Thread.currentThread());
+    return live(body);
+  }
+
+  /** As run, on a thread that has claimed it: the task is current already. */
+  <T extends @Nullable Object> T runClaimed(TaskBody<T> body) throws Exception {
+    if (isStoppedBeforeBegin()) {
+      setRunner(GONE);
+      throw notBegun();
+    }
+    if (flags != 0) {
+      Thread.currentThread().interrupt();
+    }
+    return live(body);
+  }
+
+  private boolean isStoppedBeforeBegin() {
+    return isCancelled() && !Mutant.on("task.cancelled-still-begins");
+  }
+
+  private Exception notBegun() {
+    Problems problems = new Problems();
+    problems.add(cancelled()); // its attachments' end hooks run all the same
+    endAttachments(problems);
+    return problems.toThrow();
   }
 
   @SuppressWarnings("CatchingUnchecked") // whatever it throws is the task's failure
-  private static <T extends @Nullable Object> T runBody(TaskBody<T> body, Problems problems) {
+  private <T extends @Nullable Object> T live(TaskBody<T> body) throws Exception {
+    Problems problems = null;
+    T value;
     try {
-      return nullable(body.run());
+      value = nullable(body.run());
     } catch (Throwable failure) {
+      problems = new Problems();
       problems.add(failure);
-      return nullable(null);
+      value = nullable(null);
     }
+    if (scopes != null || attachments != null) {
+      problems = problems == null ? new Problems() : problems;
+      closeLeftScopes(problems);
+      endAttachments(problems);
+    }
+    leave();
+    if (problems == null || problems.first() == null) {
+      return value;
+    }
+    throw problems.toThrow();
   }
 
   /**
    * Runs the body as this task on the calling thread while the thread that acts for it waits: the
    * task is lent. The lender gets it back before this returns.
    */
-  <T extends @Nullable Object> T runLent(@Nullable Thread lender, TaskBody<T> body)
-      throws Exception {
+  <T extends @Nullable Object> T runLent(Thread lender, TaskBody<T> body) throws Exception {
     if (isRoot()) {
       return nullable(body.run());
     }
     become(Thread.currentThread());
     try {
-      return ScopedValue.where(CURRENT, this).call(() -> nullable(body.run()));
+      Execution here = Execution.current();
+      if (here == null) {
+        return Execution.begin(this, body);
+      }
+      Task before = here.enter(this);
+      try {
+        return nullable(body.run());
+      } finally {
+        here.leave(before);
+      }
     } finally {
-      leave();
-      if (lender != null) {
-        become(lender);
+      setRunner(lender);
+      clearOwnInterrupt();
+      if (flags != 0) {
+        lender.interrupt();
       }
     }
   }
@@ -501,8 +582,20 @@ public final class Task {
     }
   }
 
+  /** Interrupts the calling thread again if the task was: a child in place has used it up. */
+  void resumeAfterChild() {
+    if (flags != 0) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  /** Whether it was asked to stop, or interrupted. */
+  boolean isDisturbed() {
+    return flags != 0;
+  }
+
   private void become(Thread thread) {
-    runner = thread;
+    setRunner(thread);
     // volatile both: a canceller that missed the runner has set a flag that is seen here
     if (flags != 0) {
       thread.interrupt();
@@ -510,29 +603,67 @@ public final class Task {
   }
 
   private void leave() {
-    lockPoke();
-    runner = null;
-    POKE.setRelease(this, 0);
+    setRunner(GONE);
+    clearOwnInterrupt();
+  }
+
+  private void clearOwnInterrupt() {
     if ((flags & INTERRUPTED) == 0 && isCancelled()) {
       // our own interrupt, sent to end waits: it must not leak into what the thread does next
       Thread.interrupted();
     }
   }
 
-  private void interruptRunner() {
-    lockPoke();
-    Thread thread = runner;
-    if (thread != null) {
-      thread.interrupt();
-    }
-    POKE.setRelease(this, 0);
+  /** Whether nobody has begun it, or will: it lies in a deque. */
+  boolean isUnclaimed() {
+    return runner == null;
   }
 
-  private void lockPoke() {
-    // acquire/release: held for one interrupt() call, which never blocks
-    while (!POKE.weakCompareAndSetAcquire(this, 0, 1)) {
+  /** Claims it for this thread to begin at once. One claim of all succeeds. */
+  boolean claim(Thread thread) {
+    // compare-and-set, a full fence: flags that are set from now on find the runner
+    return RUNNER.compareAndSet(this, null, thread);
+  }
+
+  /** Claims it for a thread that will be told. */
+  boolean claimForRunner() {
+    return RUNNER.compareAndSet(this, null, HANDED);
+  }
+
+  boolean isHanded() {
+    return runner == HANDED;
+  }
+
+  private void setRunner(Object next) {
+    for (; ; ) {
+      Object seen = runner;
+      // not while somebody pokes: the interrupt must not hit what the thread does next
+      if (seen != POKING && RUNNER.compareAndSet(this, seen, next)) {
+        return;
+      }
       Thread.onSpinWait();
     }
+  }
+
+  private void interruptRunner() {
+    for (; ; ) {
+      Object seen = runner;
+      if (seen instanceof Thread thread) {
+        // compare-and-set: the thread stays the task's for one interrupt(), which never blocks
+        if (RUNNER.compareAndSet(this, seen, POKING)) {
+          thread.interrupt();
+          runner = thread;
+          return;
+        }
+      } else if (seen != POKING) {
+        return; // not begun, or ended
+      }
+      Thread.onSpinWait();
+    }
+  }
+
+  boolean hasAttachments() {
+    return attachments != null;
   }
 
   // --- scopes, and where waiting is allowed
@@ -612,7 +743,7 @@ public final class Task {
 
   /** ROOT waits as the runtime that was opened last. */
   static void rootWaitMode(WaitMode mode) {
-    ROOT.waitMode = mode;
+    WAIT_MODE.setOpaque(ROOT, mode);
   }
 
   /** Says that null is among the values of T, which the type system cannot. */
@@ -623,6 +754,6 @@ public final class Task {
 
   @Override
   public String toString() {
-    return "Task[" + name() + " #" + id + "]";
+    return "Task[" + name() + " #" + id() + "]";
   }
 }

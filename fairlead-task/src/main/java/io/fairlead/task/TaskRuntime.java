@@ -30,6 +30,11 @@ public final class TaskRuntime implements AutoCloseable {
           Completion.class,
           TaskScope.class,
           Fork.class,
+          Execution.class,
+          Forks.class,
+          JoinFrame.class,
+          Runners.class,
+          Problems.class,
           Owner.class,
           OwnerCall.class,
           LentCall.class,
@@ -65,6 +70,7 @@ public final class TaskRuntime implements AutoCloseable {
   private final CopyOnWriteArrayList<Engine<?>> engines = new CopyOnWriteArrayList<>();
   private final AtomicBoolean closed = new AtomicBoolean();
   private final Owner poller;
+  private final Runners runners;
   private final AtomicBoolean pollerStarted = new AtomicBoolean();
 
   /** Null in mode JDK. */
@@ -72,9 +78,10 @@ public final class TaskRuntime implements AutoCloseable {
 
   private final CopyOnWriteArrayList<Polled> polled = new CopyOnWriteArrayList<>();
 
-  private TaskRuntime(TaskConfig config, @Nullable Carriers carriers) {
+  private TaskRuntime(TaskConfig config, Stealing stealing, @Nullable Carriers carriers) {
     this.config = Objects.requireNonNull(config, "config");
     this.carriers = carriers;
+    this.runners = new Runners(this, stealing);
     this.poller = new Owner("poller", Role.DEVICE_MANAGER, config, carriers);
   }
 
@@ -85,7 +92,11 @@ public final class TaskRuntime implements AutoCloseable {
    *     says the flag to pass
    */
   public static TaskRuntime open(TaskConfig config) {
-    return open(config, carriersFor(config.carriers()));
+    return open(config, Stealing.fromProperty());
+  }
+
+  static TaskRuntime open(TaskConfig config, Stealing stealing) {
+    return open(config, stealing, carriersFor(config.carriers()));
   }
 
   private static @Nullable Carriers carriersFor(@Nullable CarrierMode wanted) {
@@ -110,8 +121,13 @@ public final class TaskRuntime implements AutoCloseable {
 
   /** For tests that bring carriers of their own. */
   static TaskRuntime open(TaskConfig config, @Nullable Carriers carriers) {
+    return open(config, Stealing.fromProperty(), carriers);
+  }
+
+  private static TaskRuntime open(
+      TaskConfig config, Stealing stealing, @Nullable Carriers carriers) {
     initialiseClasses();
-    TaskRuntime runtime = new TaskRuntime(config, carriers);
+    TaskRuntime runtime = new TaskRuntime(config, stealing, carriers);
     OPEN.add(runtime);
     updateRoot();
     return runtime;
@@ -208,6 +224,11 @@ public final class TaskRuntime implements AutoCloseable {
 
   private String whyJdk() {
     return config.carriers() == null ? "auto: " + VirtualThreads.closed() : "asked for";
+  }
+
+  /** Who takes what its tasks fork. */
+  Runners runners() {
+    return runners;
   }
 
   /** The settings it was opened with. */
@@ -323,6 +344,7 @@ public final class TaskRuntime implements AutoCloseable {
     OPEN.remove(this);
     updateRoot();
     engines.reversed().forEach(Engine::close);
+    runners.close();
     owners.reversed().forEach(Owner::close);
     if (pollerStarted.getAndSet(true)) {
       poller.close();

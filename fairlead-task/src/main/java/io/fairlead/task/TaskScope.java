@@ -6,20 +6,25 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A bracket around concurrent children: none of them outlives it.
  *
  * <p>Opened, forked into, joined and closed by one task, its owner; by one thread if that is ROOT.
- * Anybody may cancel it. A fork is one virtual thread, or one command on an owner's queue.
+ * Anybody may cancel it. A fork lies in its parent's deque until it is begun in place or by a
+ * runner, or is a virtual thread, or one command on an owner's queue.
  *
  * <pre>
  * OPEN    fork, fork, ...      children run
@@ -38,9 +43,14 @@ import org.jspecify.annotations.Nullable;
  * first     | children            | owner             | compare-and-set: first failure or success
  * running   | owner, children     | owner             | atomic add; the decrement publishes all that
  *           |                     |                   | the child wrote, also its attachments
+ *           |                     |                   | A lazy child counts from when the owner finds
+ *           |                     |                   | that somebody took it, so it may be negative
  * joiner    | owner               | children          | volatile; then reads running. A child
  *           |                     |                   | decrements running, then reads joiner
- * phase     | owner               | owner             | plain
+ * inPlace   | owner               | who interrupts it | opaque; between it and a look at the owner's
+ *           |                     |                   | flags stands the claim of a child, a fence
+ * helpers   | runners             | cancellers        | concurrent set; add, fence, read cancelled
+ * lazy, lazyBase, reckoned, phase | owner | owner             | plain
  * </pre>
  *
  * Lock order: no locks. A thread that sees a problem cancels; only the owner waits.
@@ -48,6 +58,12 @@ import org.jspecify.annotations.Nullable;
  * @param <T> the children's result
  */
 public final class TaskScope<T extends @Nullable Object> implements AutoCloseable {
+  /** Children that were begun in a row before runners are told to look behind them. */
+  private static final int SKIP_EACH = 32;
+
+  /** Looks of a joiner before it parks: about 2 µs, what the wake would cost. */
+  private static final int SPINS_BEFORE_PARK = 50;
+
   private enum Phase {
     OPEN,
     JOINED,
@@ -59,6 +75,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   private static final VarHandle CANCELLED;
   private static final VarHandle FIRST;
   private static final VarHandle RUNNING;
+  private static final VarHandle LAST;
+  private static final VarHandle IN_PLACE;
+  private static final VarHandle HELPERS;
 
   static {
     try {
@@ -66,6 +85,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       CANCELLED = lookup.findVarHandle(TaskScope.class, "cancelled", Reason.class);
       FIRST = lookup.findVarHandle(TaskScope.class, "first", Fork.class);
       RUNNING = lookup.findVarHandle(TaskScope.class, "running", int.class);
+      LAST = lookup.findVarHandle(TaskScope.class, "last", Fork.class);
+      IN_PLACE = lookup.findVarHandle(TaskScope.class, "inPlace", boolean.class);
+      HELPERS = lookup.findVarHandle(TaskScope.class, "helpers", Set.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -88,11 +110,18 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   private volatile @Nullable Fork<T> first;
   private volatile int running;
   private volatile @Nullable Thread joiner;
+  private volatile boolean inPlace;
+  private @Nullable Set<Task> helpers;
+  private final @Nullable Execution execution;
+  private @Nullable Forks lazy;
+  private int lazyBase;
+  private int reckoned;
   private Phase phase = Phase.OPEN;
 
   TaskScope(TaskRuntime runtime, ScopeOptions options) {
     this.runtime = runtime;
     this.options = options;
+    this.execution = Execution.current();
     this.owner = Task.current();
     this.rootThread = owner.isRoot() ? Thread.currentThread() : null;
     this.outer = owner.innermostScope();
@@ -128,9 +157,14 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   }
 
   /**
-   * Starts a child. By the owner; parks it only while the queue of an owner that the child is bound
+   * Adds a child. By the owner; parks it only while the queue of an owner that the child is bound
    * to is full. In a scope that is cancelled already the child does not begin and its fork is
    * CANCELLED.
+   *
+   * <p>A FREE child lies with its parent until somebody begins it: a runner that has a processor to
+   * spare, within about a millisecond, and at once when the parent waits for something of Fairlead;
+   * else the parent itself, in join, in fork order. It is a task of its own everywhere. Children of
+   * {@link ForkOptions#eager}, of ROOT and of tasks on an owner's thread have a thread each.
    *
    * @throws IllegalStateException after join or close, or in another task than the owner
    */
@@ -138,12 +172,42 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     Objects.requireNonNull(body, "body");
     checkOwner("forked into");
     checkOpen();
-    Fork<T> fork = prepare(forkOptions, body);
-    start(fork, forkOptions.placement());
+    Forks forks = isLazy(forkOptions) ? lazy() : null;
+    Fork<T> fork = prepare(forkOptions, body, forks != null);
+    if (forks == null) {
+      start(fork, forkOptions.placement());
+    } else if (cancelled != null) {
+      fork.skip(reason());
+    } else {
+      forks.push(fork);
+    }
     return fork;
   }
 
-  private Fork<T> prepare(ForkOptions forkOptions, TaskBody<? extends T> body) {
+  /** The deque of the thread that the owner runs on, or null if its children need threads. */
+  private @Nullable Forks lazy() {
+    Forks known = lazy;
+    if (known != null) {
+      return known;
+    }
+    Execution here = execution;
+    if (here == null || owner.isRoot() || !here.isOf(Thread.currentThread(), owner)) {
+      return null;
+    }
+    if (here.thread instanceof RoleThread) {
+      return null;
+    }
+    Forks found = here.forksOf(runtime.runners());
+    lazy = found;
+    lazyBase = found.head();
+    return found;
+  }
+
+  private static boolean isLazy(ForkOptions options) {
+    return options.placement() instanceof Placement.Free && !options.eager();
+  }
+
+  private Fork<T> prepare(ForkOptions forkOptions, TaskBody<? extends T> body, boolean lazily) {
     Fork<T> previous = last;
     Task child =
         new Task(
@@ -155,9 +219,14 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     child.engineFrames = frames;
     owner.forkAttachmentsTo(child);
     Fork<T> fork =
-        new Fork<>(this, child, body, previous == null ? 0 : previous.index + 1, previous);
-    RUNNING.getAndAdd(this, 1);
-    last = fork;
+        new Fork<>(this, child, body, previous == null ? 0 : previous.index + 1, previous, lazily);
+    if (lazily) {
+      // release: it begins by a compare-and-set, a full fence, and looks at cancelled after that
+      LAST.setRelease(this, fork);
+    } else {
+      RUNNING.getAndAdd(this, 1);
+      last = fork;
+    }
     return fork;
   }
 
@@ -197,7 +266,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
 
   /** Runs the body as a child of the current task on the calling thread, begin to end. */
   T runInline(String childName, int priority, TaskBody<T> body) throws Exception {
-    Fork<T> fork = prepare(ForkOptions.named(childName).priority(priority), body);
+    Fork<T> fork = prepare(ForkOptions.named(childName).priority(priority), body, false);
     try {
       if (cancelled != null) {
         fork.skip(reason());
@@ -238,10 +307,11 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   public List<T> join() {
     checkOwner("joined");
     checkOpen();
+    List<Fork<T>> all = children();
+    endLazy(all, true);
     awaitChildren(true);
     phase = Phase.JOINED;
     Problems problems = new Problems();
-    List<Fork<T>> all = forks();
     for (Fork<T> fork : all) {
       owner.joinAttachmentsOf(fork.task(), problems);
     }
@@ -328,14 +398,186 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   /** The children so far, in fork order. By the owner, also after join and close; never blocks. */
   public List<Fork<T>> forks() {
     checkOwner("asked for its forks");
+    return children();
+  }
+
+  @SuppressWarnings({"unchecked", "rawtypes"}) // an array of forks cannot say of what
+  private List<Fork<T>> children() {
     Fork<T> newest = last;
-    int count = newest == null ? 0 : newest.index + 1;
-    List<Fork<T>> list = new ArrayList<>(count);
+    Fork<T>[] all = new Fork[newest == null ? 0 : newest.index + 1];
     for (Fork<T> fork = newest; fork != null; fork = fork.previous) {
-      list.add(fork);
+      all[fork.index] = fork;
     }
-    Collections.reverse(list);
-    return list;
+    return Arrays.asList(all);
+  }
+
+  // --- children that nobody has begun -----------------------------------------------------------
+
+  /**
+   * Runs those that nobody took, in fork order, in the calling thread; those that somebody took
+   * count as running from here on. By the owner.
+   */
+  private void endLazy(List<Fork<T>> all, boolean obeys) {
+    Forks forks = lazy;
+    if (forks == null || reckoned == all.size()) {
+      return;
+    }
+    owner.checkMayWait();
+    Execution here = Objects.requireNonNull(execution);
+    boolean own = here.isOf(Thread.currentThread(), owner);
+    // opaque: the claims below are full fences between this and a look at the owner's flags
+    IN_PLACE.setOpaque(this, true);
+    try {
+      while (reckoned < all.size()) {
+        Fork<T> fork = all.get(reckoned);
+        if (fork.isLazy() && fork.waiting() != 0) {
+          if (obeys) {
+            checkOwnerGoesOn();
+          }
+          endOne(fork, forks, own ? here : null);
+        } else if (fork.isTaken()) {
+          // atomic add: may come after its end, which then took it below 0
+          RUNNING.getAndAdd(this, 1);
+        }
+        reckoned++;
+        if (reckoned % SKIP_EACH == 0) {
+          forks.skipBegun();
+        }
+      }
+      if (obeys && owner.isDisturbed()) {
+        checkOwnerGoesOn(); // as if it had waited for the last one
+      }
+    } finally {
+      IN_PLACE.setOpaque(this, false);
+      if (own) {
+        forks.trim(lazyBase);
+      }
+    }
+  }
+
+  private void endOne(Fork<T> fork, Forks forks, @Nullable Execution here) {
+    if (here == null || forks.isDeep()) {
+      if (fork.takeForRunner()) {
+        runtime.runners().execute(fork); // an owner's thread, or a deep stack: somebody else's
+      }
+      RUNNING.getAndAdd(this, 1);
+    } else if (fork.claim()) {
+      if (owner.isDisturbed()) {
+        cancel(owner.isCancelled() ? owner.cancelCause() : owner.interruption());
+      }
+      forks.enterChild();
+      fork.runInPlace(here);
+      forks.leaveChild();
+      owner.resumeAfterChild();
+    } else {
+      RUNNING.getAndAdd(this, 1);
+    }
+  }
+
+  /** The owner was interrupted: if it runs a child in place, that is its wait in join. */
+  void ownerInterrupted() {
+    if (inPlace) {
+      cancel(owner.interruption());
+    }
+  }
+
+  // --- frames -----------------------------------------------------------------------------------
+
+  /**
+   * Runs a function that forks and joins by frames, in the calling thread, which idle processors
+   * join in on: see {@link Forks}. By the owner; blocks as the function does.
+   *
+   * @throws TaskCancelledException if the scope is cancelled before the last fork
+   * @throws IllegalStateException after join or close, or in another task than the owner
+   */
+  public long forkJoin(LongFork fn, long argument) {
+    Objects.requireNonNull(fn, "fn");
+    checkOwner("forked into");
+    checkOpen();
+    Execution here = execution;
+    if (here != null && here.thread == Thread.currentThread()) {
+      return here.forksOf(runtime.runners()).call(this, fn, argument);
+    }
+    return elsewhere(forks -> forks.call(this, fn, argument));
+  }
+
+  /**
+   * As {@link #forkJoin(LongFork, long)}, with objects.
+   *
+   * @throws TaskCancelledException if the scope is cancelled before the last fork
+   * @throws IllegalStateException after join or close, or in another task than the owner
+   */
+  public <A extends @Nullable Object, R extends @Nullable Object> R forkJoin(
+      ObjectFork<A, R> fn, A argument) {
+    Objects.requireNonNull(fn, "fn");
+    checkOwner("forked into");
+    checkOpen();
+    Execution here = execution;
+    if (here != null && here.thread == Thread.currentThread()) {
+      return here.forksOf(runtime.runners()).call(this, fn, argument);
+    }
+    return elsewhere(forks -> forks.call(this, fn, argument));
+  }
+
+  /** In a thread that never entered, or that the owner is lent to. */
+  private <R extends @Nullable Object> R elsewhere(Function<Forks, R> call) {
+    Execution here = Execution.current();
+    if (here != null) {
+      return call.apply(here.forksOf(runtime.runners()));
+    }
+    try {
+      return Execution.begin(
+          owner,
+          () -> call.apply(Objects.requireNonNull(Execution.current()).forksOf(runtime.runners())));
+    } catch (RuntimeException unchecked) {
+      throw unchecked;
+    } catch (Exception checked) {
+      throw new IllegalStateException("a function without checked exceptions threw one", checked);
+    }
+  }
+
+  /** Whether frames must stop. Any thread. */
+  boolean isStopped() {
+    return cancelled != null;
+  }
+
+  void stopIfCancelled(Task task) {
+    if (cancelled != null) {
+      task.cancel(reason());
+    }
+  }
+
+  RuntimeException stopped() {
+    Throwable cause = reason();
+    return new TaskCancelledException(
+        "scope '" + name() + "' was cancelled" + (cause == null ? "" : ": " + cause), cause);
+  }
+
+  /** A task for a frame that a runner took: a child of the owner that cancel reaches. */
+  @SuppressWarnings("unchecked") // only sets of tasks are put there
+  Task lendHelper() {
+    Task helper = new Task(owner, name() + "-frame", owner.priority(), Placement.FREE, waitMode);
+    helper.engineFrames = frames;
+    Set<Task> known = (Set<Task>) HELPERS.getAcquire(this);
+    if (known == null) {
+      Set<Task> made = ConcurrentHashMap.newKeySet();
+      // compare-and-set: of runners that come together one makes it
+      Set<Task> other = (Set<Task>) HELPERS.compareAndExchange(this, null, made);
+      known = other == null ? made : other;
+    }
+    known.add(helper);
+    VarHandle.fullFence(); // then a look at cancelled: a canceller sees the helper, or is seen here
+    if (cancelled != null) {
+      helper.cancel(reason());
+    }
+    return helper;
+  }
+
+  void returnHelper(Task helper) {
+    Set<Task> known = helpers;
+    if (known != null) {
+      known.remove(helper);
+    }
   }
 
   // --- cancelling and closing -----------------------------------------------------------------
@@ -344,6 +586,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
    * Asks all children to stop, and those that are forked later not to begin. Any thread; never
    * blocks; the first cause stands.
    */
+  @SuppressWarnings("unchecked") // only sets of tasks are put there
   public void cancel(@Nullable Throwable cause) {
     // compare-and-set: one canceller walks the children; full fence between this and reading last
     if (!CANCELLED.compareAndSet(this, null, new Reason(cause))) {
@@ -351,6 +594,10 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     }
     for (Fork<T> fork = last; fork != null; fork = fork.previous) {
       fork.task().cancel(cause);
+    }
+    Set<Task> lent = (Set<Task>) HELPERS.getAcquire(this);
+    if (lent != null) {
+      lent.forEach(helper -> helper.cancel(cause));
     }
   }
 
@@ -397,8 +644,10 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     Problems problems = new Problems();
     if (phase == Phase.OPEN) {
       cancel(null);
+      List<Fork<T>> all = children();
+      endLazy(all, false);
       awaitChildren(false);
-      for (Fork<T> fork : forks()) {
+      for (Fork<T> fork : all) {
         owner.joinAttachmentsOf(fork.task(), problems);
       }
     }
@@ -415,6 +664,11 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   }
 
   // --- children ---------------------------------------------------------------------------------
+
+  /** A child in place has its outcome, or one that was never pushed. Owner's thread. */
+  void endedInPlace(Fork<T> fork) {
+    decide(fork);
+  }
 
   /** A child has its outcome. On its thread, or on the owner's if it did not begin. */
   void ended(Fork<T> fork) {
@@ -457,8 +711,17 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       return;
     }
     owner.checkMayWait();
+    for (int i = 0; i < SPINS_BEFORE_PARK && lazy != null; i++) {
+      if (running == 0) {
+        return;
+      }
+      Thread.onSpinWait();
+    }
     boolean interrupted = false;
     joiner = Thread.currentThread();
+    if (lazy != null) {
+      lazy.exposeAndWake();
+    }
     try {
       while (running != 0) {
         if (obeys) {
@@ -470,6 +733,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       }
     } finally {
       joiner = null;
+      if (lazy != null) {
+        lazy.cover();
+      }
       if (interrupted) {
         Thread.currentThread().interrupt();
       }
@@ -491,6 +757,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   }
 
   private void checkOwner(String what) {
+    if (execution != null && execution.isOf(Thread.currentThread(), owner)) {
+      return;
+    }
     boolean owned =
         Task.current() == owner && (rootThread == null || rootThread == Thread.currentThread());
     if (!owned) {

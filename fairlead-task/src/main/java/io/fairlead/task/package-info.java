@@ -9,6 +9,7 @@
  * noun         | what it is                                  | its state machine and table
  * Task         | identity, cancellation, attachments         | class comment of Task
  * TaskScope    | the bracket around children                 | TaskScope, Fork
+ * Forks        | frames of fine-grained work, and the deque | Forks, JoinFrame, Runners
  * Completion   | the outcome of something that goes on       | Completion
  * Owner        | one thread that owns what one thread may touch | Owner, CommandQueue, Retired
  * Carriers     | the threads that tasks run on, as one       | Carriers, Carrier, Watcher, Resumable
@@ -18,14 +19,18 @@
  * </pre>
  *
  * <p><b>Lock order</b>, outermost first: an engine slot's {@code making} → a gate's {@code lock} →
- * an engine's {@code pool}. A key's {@code rootLock} is taken before all of them, since it is held
- * while the key makes ROOT's value. Everything else is lock-free; callbacks, hooks, commands,
- * releases and polls run under no lock of this package, but for a body under its own gate's.
+ * an engine's {@code pool} → the runners' {@code lock}. A key's {@code rootLock} is taken before
+ * all of them, since it is held while the key makes ROOT's value. Everything else is lock-free;
+ * callbacks, hooks, commands, releases and polls run under no lock of this package, but for a body
+ * under its own gate's.
  *
  * <p><b>Which thread runs what</b>
  *
  * <pre>
- * body of a fork           | a virtual thread of its own; the owner's thread if it is Bound
+ * body of a fork           | its parent's thread, which joins, or a runner's, whoever comes first; a
+ *                          | virtual thread of its own if it is eager, or a child of ROOT or of an
+ *                          | owner's thread; the owner's thread if it is Bound
+ * function of a frame      | the thread that joins it, as the same task, or a runner's as a child
  * body of an affine task   | a virtual thread whose one carrier is the owner's thread
  * body of enter            | the calling thread
  * body of a shifted call   | the owner's thread, as the caller's task, which waits meanwhile

@@ -55,13 +55,19 @@ class TaskScopeSimTest {
   @ParameterizedTest(name = "seed {0}")
   @MethodSource("io.fairlead.task.Seeds#seeds")
   void scopesHold(long seed) {
+    for (Stealing stealing : Stealing.values()) {
+      scopesHold(seed, stealing);
+    }
+  }
+
+  private static void scopesHold(long seed, Stealing stealing) {
     SplittableRandom random = new SplittableRandom(seed);
-    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT)) {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, stealing)) {
       Owner owner = runtime.owner("sim", Role.OWNER);
       for (int round = 0; round < ROUNDS; round++) {
         Balance balance = new Balance();
         SplittableRandom own = random.split();
-        String where = "seed " + seed + " round " + round;
+        String where = "seed " + seed + " round " + round + " " + stealing;
         try {
           runtime.<Integer>enter("top", 0, () -> tree(runtime, owner, own, balance, 3, where));
         } catch (SimFailure expected) {

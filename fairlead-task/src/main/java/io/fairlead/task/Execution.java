@@ -1,0 +1,112 @@
+package io.fairlead.task;
+
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One thread of execution, and the task it runs at the moment: what {@link Task#current()} finds.
+ *
+ * <p>It is bound once for the length of the thread's work; a child that runs in place in its
+ * parent's thread is then one plain write of {@code task}, before and after.
+ *
+ * <pre>
+ * field | writer     | reader     | mode
+ * task  | own thread | own thread | plain: a thread that inherited the binding reads ROOT instead
+ * forks | own thread | own thread | plain: the newest of a list, one for each runtime it forks in
+ * </pre>
+ */
+final class Execution {
+  private static final ScopedValue<Execution> CURRENT = ScopedValue.newInstance();
+
+  /** Stands for the threads that have none. */
+  private static final Execution NONE = new Execution(null, null);
+
+  final @Nullable Thread thread;
+  private @Nullable Task task;
+  private @Nullable Forks forks;
+
+  Execution(@Nullable Task task, @Nullable Thread thread) {
+    this.task = task;
+    this.thread = thread;
+  }
+
+  /** The calling thread's, or one that belongs to no thread. A few nanoseconds. */
+  private static Execution found() {
+    return CURRENT.orElse(NONE);
+  }
+
+  /** The calling thread's task, or null where nobody entered. */
+  static @Nullable Task currentTask() {
+    Execution found = found();
+    // A structured task scope of the JDK hands bindings down to other threads: not their task.
+    return found.thread == Thread.currentThread() ? found.task : null;
+  }
+
+  /** The calling thread's, or null where nobody entered. */
+  static @Nullable Execution current() {
+    Execution found = found();
+    return found.thread == Thread.currentThread() ? found : null;
+  }
+
+  boolean isOf(Thread candidate, Task expected) {
+    return thread == candidate && task == expected;
+  }
+
+  /** Makes this the current task; gives the one before, for {@link #leave}. Own thread. */
+  @Nullable Task enter(Task next) {
+    Task before = task;
+    task = next;
+    return before;
+  }
+
+  /** Puts back what was current. Own thread. */
+  void leave(@Nullable Task before) {
+    task = before;
+  }
+
+  /** Runs the body on a thread that has no execution yet, as this task. */
+  static <T extends @Nullable Object> T begin(Task task, TaskBody<T> body) throws Exception {
+    Execution made = new Execution(task, Thread.currentThread());
+    try {
+      return ScopedValue.where(CURRENT, made).call(() -> Task.nullable(body.run()));
+    } finally {
+      made.end();
+    }
+  }
+
+  /** The frames of this thread that the runtime's runners may take. Own thread. */
+  Forks forksOf(Runners runners) {
+    Forks newest = forks;
+    if (newest != null && newest.runners == runners) {
+      return newest;
+    }
+    for (Forks other = newest; other != null; other = other.older) {
+      if (other.runners == runners) {
+        return other;
+      }
+    }
+    Forks made = new Forks(runners, this, newest);
+    forks = made;
+    return made;
+  }
+
+  /** Lets runners have what lies here at once: the thread is about to wait. Own thread. */
+  void expose() {
+    for (Forks f = forks; f != null; f = f.older) {
+      f.expose();
+    }
+  }
+
+  /** The wait is over. Own thread. */
+  void cover() {
+    for (Forks f = forks; f != null; f = f.older) {
+      f.cover();
+    }
+  }
+
+  private void end() {
+    for (Forks f = forks; f != null; f = f.older) {
+      f.end();
+    }
+    forks = null;
+  }
+}

@@ -1,0 +1,523 @@
+package io.fairlead.task;
+
+import io.fairlead.fault.TaskCancelledException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Fork and join for fine-grained recursion: a fork costs a few nanoseconds and no memory, and
+ * becomes parallel only where a processor has nothing to do. {@link TaskScope#forkJoin} gives one
+ * to a function, which hands it on to the functions that it calls:
+ *
+ * <pre>
+ * static long fib(Forks forks, long n) {
+ *   if (n &lt; 2) {
+ *     return n;
+ *   }
+ *   LongFrame first = forks.fork(Example::fib, n - 1);
+ *   long second = fib(forks, n - 2);
+ *   return forks.join(first) + second;
+ * }
+ * </pre>
+ *
+ * <p>Each fork is joined once, by the function that forked it, the newest first. What a function
+ * that throws has not joined is stopped and waited for. Once the scope is cancelled the next fork
+ * throws {@link TaskCancelledException}, which names it.
+ *
+ * <p><b>What a forked function is.</b> A piece of the scope owner's task: run in place it is that
+ * task; taken by a runner it is a child of it, which the scope's cancellation reaches wherever it
+ * waits. Attachments and task locals are not handed to it: pass what it needs as its argument. A
+ * piece that needs a task of its own is a {@link TaskScope#fork}.
+ *
+ * <p><b>Deque.</b> One for each thread and runtime, of frames that stay in their place. The owner
+ * pushes and pops at {@code head}. Everything in it is public at once: no frame hides behind an
+ * owner that computes or blocks. Which thread begins a frame is decided by a compare-and-set of the
+ * frame itself (see {@link JoinFrame}), never by the indices, which only say where to look:
+ *
+ * <pre>
+ *  0 .. top-1     begun: by runners, or in place for children of scopes
+ *  top .. head-1  waiting, or begun
+ *  head ..        free frames, to be used again
+ *
+ * field   | writer          | reader  | mode, guard
+ * head    | owner           | runners | release: what lies below has been written
+ * slots[] | owner           | runners | release / acquire: the frame's fields come with it; a
+ *         |                 |         | stale slot is harmless, since its frame decides
+ * slots   | owner, by growing | runners | volatile; the old array still names the same frames
+ * top     | owner lowers it, the runner that took the frame at it adds one | runners |
+ *         |                 |         | compare-and-set; upper half = times it was lowered, so
+ *         |                 |         | that a late runner cannot hide what was forked since
+ * exposed | owner           | runners | volatile: the owner waits, take frames without delay
+ * region, depth | owner     | owner   | plain
+ * newer, older of the registry | any, under the registry's lock
+ * </pre>
+ *
+ * <p>A runner takes the frame <i>at</i> top, then adds one to it; below the taken frame nothing can
+ * be popped until that frame is DONE, so nothing new comes up below.
+ *
+ * <p>Threads: each instance is used by one thread only, and says so otherwise.
+ */
+public final class Forks {
+  /**
+   * Joins in place on one stack; beyond, a runner does it. Some 200 bytes for a frame and 2 KiB for
+   * a child of a scope, interpreted, are half of a thread's default stack of 1 MiB.
+   */
+  static final int DEPTH_MAX = 512;
+
+  /** What a child of a scope that runs in place counts for. */
+  static final int DEPTH_CHILD = 4;
+
+  private static final int SLOTS_MIN = 16;
+  private static final ForkFrame[] NO_SLOTS = {};
+  private static final VarHandle HEAD;
+  private static final VarHandle TOP;
+  private static final VarHandle SLOT;
+
+  static {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      HEAD = lookup.findVarHandle(Forks.class, "head", int.class);
+      TOP = lookup.findVarHandle(Forks.class, "top", long.class);
+      SLOT = MethodHandles.arrayElementVarHandle(ForkFrame[].class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  final Runners runners;
+  final Execution execution;
+  final @Nullable Forks older;
+  private final @Nullable Thread thread;
+
+  private volatile ForkFrame[] slots = NO_SLOTS;
+  private ForkFrame[] own = NO_SLOTS;
+  private int head;
+  private volatile long top;
+  private volatile boolean exposed;
+  private @Nullable TaskScope<?> region;
+  private int depth;
+
+  /** The registry's ring. */
+  @Nullable Forks ringNext;
+
+  @Nullable Forks ringPrevious;
+
+  Forks(Runners runners, Execution execution, @Nullable Forks older) {
+    this.runners = runners;
+    this.execution = execution;
+    this.older = older;
+    this.thread = execution.thread;
+  }
+
+  // --- forking ----------------------------------------------------------------------------------
+
+  /**
+   * Leaves {@code fn(argument)} to be run by {@link #join(LongFrame)}, or by a runner before that.
+   * Never blocks.
+   *
+   * @throws TaskCancelledException if the scope was cancelled
+   * @throws IllegalStateException on another thread than its own, or after forkJoin has returned
+   */
+  @SuppressWarnings("ReferenceEquality") // only whether a store would change anything
+  public LongFrame fork(LongFork fn, long argument) {
+    TaskScope<?> scope = region;
+    if (scope == null || scope.isStopped() || Thread.currentThread() != thread) {
+      throw refused(scope);
+    }
+    int h = head;
+    ForkFrame[] s = own;
+    LongFrame frame = h < s.length && s[h] instanceof LongFrame found ? found : newLongFrame(h);
+    frame.argument = argument;
+    // a store of a reference costs a collector's barrier, so none that changes nothing
+    if (frame.fn != fn) {
+      frame.fn = fn;
+    }
+    if (frame.region != scope) {
+      frame.region = scope;
+    }
+    frame.ready();
+    HEAD.setRelease(this, h + 1);
+    if (runners.wantsAttention()) {
+      runners.attend(frame);
+    }
+    return frame;
+  }
+
+  /**
+   * As {@link #fork(LongFork, long)}, with objects.
+   *
+   * @throws TaskCancelledException if the scope was cancelled
+   * @throws IllegalStateException on another thread than its own, or after forkJoin has returned
+   */
+  @SuppressWarnings("ReferenceEquality") // only whether a store would change anything
+  public <A extends @Nullable Object, R extends @Nullable Object> ObjectFrame<R> fork(
+      ObjectFork<A, R> fn, A argument) {
+    TaskScope<?> scope = region;
+    if (scope == null || scope.isStopped() || Thread.currentThread() != thread) {
+      throw refused(scope);
+    }
+    int h = head;
+    ForkFrame[] s = own;
+    ObjectFrame<?> frame =
+        h < s.length && s[h] instanceof ObjectFrame<?> found ? found : newObjectFrame(h);
+    if (frame.argument != argument) {
+      frame.argument = argument;
+    }
+    if (frame.fn != fn) {
+      frame.fn = fn;
+    }
+    if (frame.region != scope) {
+      frame.region = scope;
+    }
+    frame.ready();
+    HEAD.setRelease(this, h + 1);
+    if (runners.wantsAttention()) {
+      runners.attend(frame);
+    }
+    return typed(frame);
+  }
+
+  @SuppressWarnings("unchecked") // its function gives R
+  private static <R extends @Nullable Object> ObjectFrame<R> typed(ObjectFrame<?> frame) {
+    return (ObjectFrame<R>) frame;
+  }
+
+  private LongFrame newLongFrame(int h) {
+    LongFrame made = new LongFrame(this, h);
+    put(h, made);
+    return made;
+  }
+
+  private ObjectFrame<?> newObjectFrame(int h) {
+    ObjectFrame<?> made = new ObjectFrame<>(this, h);
+    put(h, made);
+    return made;
+  }
+
+  private void put(int h, ForkFrame frame) {
+    if (h == own.length) {
+      grow();
+    }
+    SLOT.setRelease(own, h, frame);
+  }
+
+  private void grow() {
+    boolean first = own.length == 0;
+    own = Arrays.copyOf(own, Math.max(SLOTS_MIN, 2 * own.length));
+    slots = own;
+    if (first) {
+      runners.register(this);
+    }
+  }
+
+  /** Leaves a scope's child here. Own thread; the caller has written the child. */
+  void push(Fork<?> child) {
+    int h = head;
+    put(h, child);
+    HEAD.setRelease(this, h + 1);
+    if (runners.wantsAttention()) {
+      runners.attend(child);
+    }
+  }
+
+  // --- joining ----------------------------------------------------------------------------------
+
+  /**
+   * The result of a fork: runs it in place if nobody took it, else waits for whoever did. Its
+   * failure is thrown as it is. Cancellation does not end the wait, but the scope's ends what is
+   * waited for.
+   *
+   * @throws IllegalStateException if it was joined already, is not the newest that is not joined,
+   *     or belongs to another thread
+   */
+  public long join(LongFrame frame) {
+    int h = head - 1;
+    if (frame.index == h && frame.forks == this && depth < DEPTH_MAX && frame.claim()) {
+      HEAD.setOpaque(this, h);
+      depth++;
+      try {
+        @SuppressWarnings("NullAway") // forked, so there is a function
+        long result = frame.fn.run(this, frame.argument);
+        if (head == h) {
+          depth--;
+          return result;
+        }
+        throw leftBehind();
+      } catch (Throwable thrown) {
+        depth--;
+        unwind(h);
+        throw thrown;
+      }
+    }
+    joinTaken(frame);
+    return frame.result;
+  }
+
+  /**
+   * As {@link #join(LongFrame)}.
+   *
+   * @throws IllegalStateException if it was joined already, is not the newest that is not joined,
+   *     or belongs to another thread
+   */
+  @SuppressWarnings("unchecked") // the frame's function takes its argument and gives an R
+  public <R extends @Nullable Object> R join(ObjectFrame<R> frame) {
+    int h = head - 1;
+    if (frame.index == h && frame.forks == this && depth < DEPTH_MAX && frame.claim()) {
+      HEAD.setOpaque(this, h);
+      depth++;
+      try {
+        @SuppressWarnings("NullAway") // forked, so there is a function
+        R result = ((ObjectFork<@Nullable Object, R>) frame.fn).run(this, frame.argument);
+        if (head == h) {
+          depth--;
+          return result;
+        }
+        throw leftBehind();
+      } catch (Throwable thrown) {
+        depth--;
+        unwind(h);
+        throw thrown;
+      }
+    }
+    joinTaken(frame);
+    R result = (R) Task.nullable(frame.result);
+    frame.result = null;
+    return result;
+  }
+
+  private void joinTaken(JoinFrame frame) {
+    check(frame);
+    if (frame.takeForRunner()) {
+      runners.execute(frame); // the stack is deep: go on with an empty one
+    }
+    frame.awaitDone();
+    HEAD.setOpaque(this, frame.index);
+    lowerTop();
+    frame.finish();
+  }
+
+  private void check(JoinFrame frame) {
+    if (frame.forks != this || Thread.currentThread() != thread) {
+      throw new IllegalStateException(
+          "this frame belongs to another thread: join it in the function that forked it, with the"
+              + " Forks that were given to that function");
+    }
+    trim(frame.index + 1);
+    if (frame.isFree() || frame.index >= head) {
+      throw new IllegalStateException("this frame was joined already: each fork is joined once");
+    }
+    if (frame.index != head - 1) {
+      throw new IllegalStateException(
+          "this frame is joined out of order: "
+              + (head - 1 - frame.index)
+              + " newer forks are not joined yet; join the newest first");
+    }
+  }
+
+  private IllegalStateException leftBehind() {
+    return new IllegalStateException(
+        "a forked function returned without joining all that it forked: each fork is joined once");
+  }
+
+  private RuntimeException refused(@Nullable TaskScope<?> scope) {
+    if (Thread.currentThread() != thread) {
+      return new IllegalStateException(
+          "these Forks belong to another thread: use those that were given to the function");
+    }
+    if (scope == null) {
+      return new IllegalStateException(
+          "these Forks are used after forkJoin has returned: call TaskScope.forkJoin again");
+    }
+    return scope.stopped();
+  }
+
+  // --- regions ----------------------------------------------------------------------------------
+
+  /** Runs the function under this scope, and leaves the deque as it was. */
+  long call(TaskScope<?> scope, LongFork fn, long argument) {
+    TaskScope<?> outer = region;
+    int base = head;
+    region = scope;
+    try {
+      long result = fn.run(this, argument);
+      if (head != base) {
+        throw leftBehind();
+      }
+      return result;
+    } catch (Throwable thrown) {
+      unwind(base);
+      throw thrown;
+    } finally {
+      region = outer;
+    }
+  }
+
+  /** As above, with objects. */
+  <A extends @Nullable Object, R extends @Nullable Object> R call(
+      TaskScope<?> scope, ObjectFork<A, R> fn, A argument) {
+    TaskScope<?> outer = region;
+    int base = head;
+    region = scope;
+    try {
+      R result = fn.run(this, argument);
+      if (head != base) {
+        throw leftBehind();
+      }
+      return result;
+    } catch (Throwable thrown) {
+      unwind(base);
+      throw thrown;
+    } finally {
+      region = outer;
+    }
+  }
+
+  /** Drops what lies above and waits for what runs: a function has thrown and will not join. */
+  private void unwind(int base) {
+    while (head > base) {
+      int h = head - 1;
+      if (own[h] instanceof JoinFrame frame && !frame.claim()) {
+        dropTaken(frame);
+      }
+      HEAD.setOpaque(this, h); // a scope's child needs no deque: its scope finds it
+    }
+    lowerTop();
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // what was thrown first stands
+  private static void dropTaken(JoinFrame frame) {
+    if (frame.isFree()) {
+      return;
+    }
+    frame.awaitDone();
+    try {
+      frame.finish();
+    } catch (RuntimeException | Error second) {
+      // the function that forked it has failed already, and this may be the same failure
+    }
+  }
+
+  // --- for scopes -------------------------------------------------------------------------------
+
+  boolean isDeep() {
+    return depth >= DEPTH_MAX;
+  }
+
+  void enterChild() {
+    depth += DEPTH_CHILD;
+  }
+
+  void leaveChild() {
+    depth -= DEPTH_CHILD;
+  }
+
+  /** Where the next fork goes: what a function leaves must be as it found it. Own thread. */
+  int head() {
+    return head;
+  }
+
+  /** Takes children of scopes off the top that have begun, down to where its caller began. */
+  void trim(int floor) {
+    int h = head;
+    while (h > floor && own[h - 1] instanceof Fork<?> child && child.waiting() == 0) {
+      h--;
+      SLOT.setOpaque(own, h, null);
+    }
+    if (h != head) {
+      HEAD.setOpaque(this, h);
+      lowerTop();
+    }
+  }
+
+  /** Everything below this child has begun: runners need not look there. */
+  void skipBegun() {
+    long seen = top;
+    int at = (int) seen;
+    int h = head;
+    while (at < h && own[at] instanceof Fork<?> child && child.waiting() == 0) {
+      at++;
+    }
+    // compare-and-set: a runner may move it too; whoever fails has only more to look at
+    TOP.compareAndSet(this, seen, word(seen, at));
+  }
+
+  // --- for runners, and waits -------------------------------------------------------------------
+
+  /** The oldest frame that waits, or null. Any thread. */
+  @Nullable ForkFrame oldest() {
+    int h = (int) HEAD.getAcquire(this);
+    ForkFrame[] s = slots;
+    int end = Math.min(h, s.length);
+    for (int i = (int) top; i < end; i++) {
+      ForkFrame frame = (ForkFrame) SLOT.getAcquire(s, i);
+      if (frame != null && frame.waiting() != 0) {
+        return frame;
+      }
+    }
+    return null;
+  }
+
+  /** Takes this frame for the calling runner, if it still waits under this number. */
+  @SuppressWarnings("ReferenceEquality") // a frame is itself
+  boolean take(ForkFrame frame, long number) {
+    long seen = top; // before the frame is taken: see the class comment
+    ForkFrame[] s = slots;
+    int at = (int) seen;
+    boolean atTop = at < s.length && SLOT.getAcquire(s, at) == frame;
+    if (!frame.take(number)) {
+      return false;
+    }
+    if (atTop) {
+      TOP.compareAndSet(this, seen, word(seen, at + 1));
+    }
+    return true;
+  }
+
+  private static long word(long seen, int index) {
+    return (seen & ~0xFFFF_FFFFL) | index;
+  }
+
+  /** Owner: what was popped may be forked again. */
+  private void lowerTop() {
+    long seen = top;
+    if ((int) seen > head) {
+      top = (((seen >>> 32) + 1) << 32) | head;
+    }
+  }
+
+  boolean isExposed() {
+    return exposed;
+  }
+
+  /** Whether a fork waits here. Own thread. */
+  boolean holdsFrames() {
+    return oldest() != null;
+  }
+
+  /** The owner is about to wait: if something lies here a runner comes at once. */
+  void expose() {
+    if (head > 0 && holdsFrames()) {
+      exposeAndWake();
+    }
+  }
+
+  /** The owner is about to wait, and its processor will be free. */
+  void exposeAndWake() {
+    exposed = true; // volatile, and so is what wake reads: the watcher sees this or is woken
+    runners.wake();
+  }
+
+  void cover() {
+    if (exposed) {
+      exposed = false;
+    }
+  }
+
+  void end() {
+    if (own.length > 0) {
+      runners.unregister(this);
+    }
+  }
+}

@@ -1,0 +1,494 @@
+package io.fairlead.task;
+
+import io.fairlead.fault.Mutant;
+import java.lang.System.Logger.Level;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.ArrayDeque;
+import java.util.Objects;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The threads that take what the tasks of one runtime have forked, and the registry of where it
+ * lies. Runners are virtual threads; they begin with the first fork and end with the runtime.
+ *
+ * <p><b>A runner</b> is one of
+ *
+ * <pre>
+ * WATCHING  the one that looks for frames: there is at most one
+ *   → BUSY    it took a frame, and has made another one the watcher first
+ * BUSY      runs a frame; then hunts for more for a moment
+ *   → IDLE    found none; leaves if enough are idle already
+ * IDLE      parked until it is made the watcher, or given a frame
+ * </pre>
+ *
+ * So however many runners are blocked in frames, one more looks for the next: how many there are is
+ * bounded by the frames that are blocked, not by a cap that could keep a frame waiting.
+ *
+ * <p><b>The watcher</b> looks, and then
+ *
+ * <pre>
+ * NAPPING   while frames are seen: 50 µs, twice as long each time, up to 1 ms
+ *   → DEEP    when none was seen for 5 ms: asleep is set, it looks once more after 20 ms, then
+ *             sleeps until somebody forks. Nothing runs while nothing is forked
+ * AWAKE     woken, not yet looking
+ * </pre>
+ *
+ * <p><b>Who wakes it.</b> A fork only looks whether it is asleep: a plain read, without a fence, so
+ * a fork at that very moment may be missed; the look after 20 ms is for that one. Whoever waits for
+ * something of ours exposes its frames first, and wakes the watcher from a nap.
+ *
+ * <p><b>Tiny work stays where it is.</b> The watcher takes a frame only if it saw the same one, by
+ * its number, 2 µs before: a pair of 1 µs jobs is joined by then. Frames that are exposed are taken
+ * at first sight.
+ *
+ * <pre>
+ * field     | writer                   | reader      | mode, guard
+ * watch     | watcher; wakers (AWAKE)  | both        | volatile: the watcher writes NAPPING or DEEP,
+ *           |                          |             | then looks; a waker exposes, then reads it
+ * attention | watcher                  | forkers     | opaque
+ * watcher   | who was it before        | wakers      | volatile, before watch
+ * ring, idle, closed | anyone          | anyone      | lock; closed is volatile for readers
+ * Runner.order | who gives it          | the runner  | volatile, then unpark
+ * </pre>
+ *
+ * Lock order: {@code lock} is innermost, and held for a bounded number of steps; nothing is called
+ * back under it.
+ */
+final class Runners {
+  private static final int AWAKE = 0;
+  private static final int NAPPING = 1;
+  private static final int DEEP = 2;
+  private static final int NONE = 3;
+
+  private static final int ASLEEP = 1;
+  private static final int HAND_OVER_ALL = 2;
+
+  private static final long NAP_NANOS_MIN = 50_000;
+  private static final long NAP_NANOS_MAX = 1_000_000;
+
+  /** The backstop: what a fork may be late by that nobody saw. */
+  private static final long DEEP_NANOS = 20_000_000;
+
+  /** No frame seen for so long: sleep deeply. */
+  private static final long EMPTY_NANOS = 5_000_000;
+
+  /** Twice a job that is not worth taking. */
+  private static final long THROTTLE_NANOS = 2_000;
+
+  /** Looks of a runner that has just ended a frame, each {@link #THROTTLE_NANOS} at least. */
+  private static final int HUNTS = 8;
+
+  /** Deques in one look: some 10 µs. The ring goes on where it stopped. */
+  private static final int LOOK_MAX = 256;
+
+  private static final int CANDIDATES = 4;
+
+  private static final System.Logger LOG = System.getLogger(Runners.class.getName());
+  private static final VarHandle WATCH;
+  private static final VarHandle ATTENTION;
+
+  static {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      WATCH = lookup.findVarHandle(Runners.class, "watch", int.class);
+      ATTENTION = lookup.findVarHandle(Runners.class, "attention", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final TaskRuntime runtime;
+  private final Stealing stealing;
+  private final int processors = Runtime.getRuntime().availableProcessors();
+
+  /** Idle ones that are kept: as many as can be needed at once. */
+  private final int idleMax = 2 * processors;
+
+  private final ReentrantLock lock = new ReentrantLock();
+  private final ArrayDeque<Runner> idle = new ArrayDeque<>();
+  private final AtomicInteger alive = new AtomicInteger();
+  private @Nullable Forks ring;
+  private int registered;
+  private volatile boolean closed;
+  private volatile int watch = NONE;
+  private volatile @Nullable Runner watcher;
+  private int attention;
+
+  Runners(TaskRuntime runtime, Stealing stealing) {
+    this.runtime = runtime;
+    this.stealing = stealing;
+    this.attention = stealing == Stealing.ALWAYS ? ASLEEP | HAND_OVER_ALL : ASLEEP;
+  }
+
+  // --- forkers, and those that wait -------------------------------------------------------------
+
+  /** Whether a fork has more to do than to push. One plain read. */
+  boolean wantsAttention() {
+    // opaque: seen some time; a fork that misses it is found by the backstop
+    return (int) ATTENTION.getOpaque(this) != 0;
+  }
+
+  void attend(ForkFrame frame) {
+    if (stealing == Stealing.ALWAYS) {
+      if (frame.takeForRunner()) {
+        execute(frame);
+      }
+    } else {
+      wake();
+    }
+  }
+
+  /** Whether nobody else could run meanwhile. */
+  boolean alone() {
+    return processors == 1;
+  }
+
+  /** Has the watcher look now. Any thread; 2 µs if it sleeps, else a read. */
+  void wake() {
+    int seen = watch;
+    // compare-and-set: of many wakers one unparks
+    if (seen == AWAKE || closed || !WATCH.compareAndSet(this, seen, AWAKE)) {
+      return;
+    }
+    if (seen == NONE) {
+      makeWatcher(new Runner(WATCHING));
+    } else {
+      unparkWatcher();
+    }
+  }
+
+  private void unparkWatcher() {
+    Runner sleeping = watcher;
+    if (sleeping != null) {
+      LockSupport.unpark(sleeping.thread);
+    }
+  }
+
+  private void makeWatcher(Runner next) {
+    watcher = next;
+    next.give(WATCHING);
+  }
+
+  /** Has a runner begin this frame, which was taken for one. Any thread. */
+  void execute(ForkFrame frame) {
+    Runner runner = takeIdle();
+    if (runner == null) {
+      runner = new Runner(frame);
+    }
+    runner.give(frame);
+  }
+
+  private @Nullable Runner takeIdle() {
+    lock.lock();
+    try {
+      return idle.poll();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  // --- the registry -----------------------------------------------------------------------------
+
+  void register(Forks forks) {
+    lock.lock();
+    try {
+      Forks at = ring;
+      if (at == null) {
+        forks.ringNext = forks;
+        forks.ringPrevious = forks;
+        ring = forks;
+      } else {
+        link(forks, at);
+      }
+      registered++;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  @SuppressWarnings("NullAway") // who is in the ring has neighbours
+  private static void link(Forks forks, Forks before) {
+    forks.ringNext = before;
+    forks.ringPrevious = before.ringPrevious;
+    before.ringPrevious.ringNext = forks;
+    before.ringPrevious = forks;
+  }
+
+  @SuppressWarnings({"NullAway", "ReferenceEquality"}) // who is in the ring has neighbours
+  void unregister(Forks forks) {
+    lock.lock();
+    try {
+      if (ring == forks) {
+        ring = forks.ringNext == forks ? null : forks.ringNext;
+      }
+      forks.ringPrevious.ringNext = forks.ringNext;
+      forks.ringNext.ringPrevious = forks.ringPrevious;
+      forks.ringNext = null;
+      forks.ringPrevious = null;
+      registered--;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** How many deques there are. For tests. */
+  int registered() {
+    lock.lock();
+    try {
+      return registered;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Whether the watcher sleeps until somebody forks. For tests. */
+  boolean isAsleep() {
+    return watch == DEEP;
+  }
+
+  /** How many runners there are. For tests. */
+  int alive() {
+    return alive.get();
+  }
+
+  // --- looking ----------------------------------------------------------------------------------
+
+  /** What one look saw; of its runner. */
+  private static final class Sight {
+    final Forks[] where = new Forks[CANDIDATES];
+    final ForkFrame[] frames = new ForkFrame[CANDIDATES];
+    final long[] numbers = new long[CANDIDATES];
+    int count;
+    boolean partial;
+
+    void add(Forks forks, ForkFrame frame, long number) {
+      if (count < CANDIDATES) {
+        where[count] = forks;
+        frames[count] = frame;
+        numbers[count] = number;
+        count++;
+      }
+    }
+
+    @SuppressWarnings("NullAway") // forgets, so that nothing that has ended is kept alive
+    void clear() {
+      for (int i = 0; i < count; i++) {
+        where[i] = null;
+        frames[i] = null;
+      }
+      count = 0;
+      partial = false;
+    }
+  }
+
+  /** Looks at the oldest frame of each deque; takes one that is exposed at once, if it may. */
+  @SuppressWarnings("NullAway") // who is in the ring has a next
+  private @Nullable ForkFrame look(Sight sight, boolean mayTake) {
+    sight.clear();
+    lock.lock();
+    try {
+      int steps = Math.min(registered, LOOK_MAX);
+      sight.partial = steps < registered;
+      for (int i = 0; i < steps; i++) {
+        Forks forks = ring;
+        ring = forks.ringNext;
+        ForkFrame frame = forks.oldest();
+        long number = frame == null ? 0 : frame.waiting();
+        if (number != 0) {
+          if (mayTake && forks.isExposed() && forks.take(frame, number)) {
+            return frame;
+          }
+          sight.add(forks, frame, number);
+        }
+      }
+      return null;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Looks twice, and takes what still waits then. */
+  private @Nullable ForkFrame find(Sight sight) {
+    ForkFrame exposed = look(sight, true);
+    if (exposed != null || sight.count == 0 || stealing == Stealing.NEVER) {
+      return exposed;
+    }
+    if (!Mutant.on("forks.no-throttle")) {
+      for (long end = System.nanoTime() + THROTTLE_NANOS; System.nanoTime() - end < 0; ) {
+        Thread.onSpinWait();
+      }
+    }
+    for (int i = 0; i < sight.count; i++) {
+      if (sight.where[i].take(sight.frames[i], sight.numbers[i])) {
+        return sight.frames[i];
+      }
+    }
+    return null;
+  }
+
+  // --- closing ----------------------------------------------------------------------------------
+
+  /** Lets all runners go. Scopes are closed by then, so none is in a frame. */
+  void close() {
+    ArrayDeque<Runner> leaving;
+    lock.lock();
+    try {
+      closed = true;
+      leaving = new ArrayDeque<>(idle);
+      idle.clear();
+    } finally {
+      lock.unlock();
+    }
+    leaving.forEach(runner -> runner.give(LEAVE));
+    unparkWatcher();
+  }
+
+  // --- a runner ---------------------------------------------------------------------------------
+
+  private static final Object WATCHING = new Object();
+  private static final Object LEAVE = new Object();
+
+  private final class Runner {
+    private final Sight sight = new Sight();
+    private final Thread thread;
+    private boolean started;
+    private volatile @Nullable Object order;
+
+    Runner(Object firstOrder) {
+      this.order = firstOrder;
+      alive.incrementAndGet();
+      this.thread = runtime.threads().newThread(Task.root(), this::begin);
+    }
+
+    /** By whoever took it out of idle, or made it. */
+    void give(Object next) {
+      order = next; // volatile, and unpark after it: the runner reads it after its park
+      if (started) {
+        LockSupport.unpark(thread);
+      } else {
+        started = true;
+        thread.start();
+      }
+    }
+
+    @SuppressWarnings("CatchingUnchecked") // said, since nobody else would hear of it
+    private void begin() {
+      try {
+        Execution.begin(
+            Task.root(),
+            () -> {
+              loop(Objects.requireNonNull(Execution.current()));
+              return null;
+            });
+      } catch (Throwable bug) {
+        LOG.log(Level.ERROR, "a runner ended by a bug of its own", bug);
+      } finally {
+        alive.decrementAndGet();
+      }
+    }
+
+    @SuppressWarnings("ReferenceEquality") // orders are what they are
+    private void loop(Execution execution) {
+      for (Object next = order; next != LEAVE; next = rest()) {
+        ForkFrame frame = next == WATCHING ? watch() : (ForkFrame) next;
+        while (frame != null) {
+          frame.runTaken(execution, Runners.this);
+          Thread.interrupted(); // meant for what has ended
+          frame = hunt();
+        }
+      }
+    }
+
+    /** A processor is warm: looks a few times before it rests. */
+    @SuppressWarnings("ThreadPriorityCheck") // those that were woken come first
+    private @Nullable ForkFrame hunt() {
+      for (int i = 0; i < HUNTS && !closed; i++) {
+        Thread.yield();
+        ForkFrame frame = find(sight);
+        if (frame != null) {
+          return frame;
+        }
+      }
+      return null;
+    }
+
+    private Object rest() {
+      sight.clear();
+      order = null;
+      lock.lock();
+      try {
+        if (closed || idle.size() >= idleMax) {
+          return LEAVE;
+        }
+        idle.push(this);
+      } finally {
+        lock.unlock();
+      }
+      for (; ; ) {
+        Object given = order;
+        if (given != null) {
+          return given;
+        }
+        LockSupport.park(Runners.this);
+        Thread.interrupted(); // nobody interrupts a runner that rests; what is left is forgotten
+      }
+    }
+
+    // --- as the watcher
+
+    /** Until it has taken a frame, and somebody else watches; null when all is closed. */
+    private @Nullable ForkFrame watch() {
+      long shortest = processors == 1 ? DEEP_NANOS : NAP_NANOS_MIN;
+      long nap = shortest;
+      long seenAt = System.nanoTime();
+      while (!closed) {
+        watch = NAPPING; // volatile, then the look: see the table
+        ForkFrame frame = find(sight);
+        if (frame != null) {
+          passOn();
+          return frame;
+        }
+        if (sight.count > 0 || sight.partial) {
+          seenAt = System.nanoTime();
+        } else if (System.nanoTime() - seenAt > EMPTY_NANOS) {
+          sleepDeeply();
+          nap = shortest;
+          seenAt = System.nanoTime();
+          continue;
+        }
+        sight.clear();
+        LockSupport.parkNanos(Runners.this, nap);
+        nap = watch == AWAKE ? shortest : Math.min(2 * nap, Math.max(shortest, NAP_NANOS_MAX));
+      }
+      return null;
+    }
+
+    private void sleepDeeply() {
+      ATTENTION.setOpaque(Runners.this, attention | ASLEEP);
+      // compare-and-set: somebody may have woken it since the look
+      if (WATCH.compareAndSet(Runners.this, NAPPING, DEEP) && !seesAny()) {
+        LockSupport.parkNanos(Runners.this, DEEP_NANOS);
+        while (watch == DEEP && !closed && !seesAny()) {
+          LockSupport.park(Runners.this);
+        }
+      }
+      ATTENTION.setOpaque(Runners.this, attention & ~ASLEEP);
+    }
+
+    private boolean seesAny() {
+      look(sight, false);
+      boolean any = sight.count > 0 || sight.partial;
+      sight.clear();
+      return any;
+    }
+
+    private void passOn() {
+      Runner next = takeIdle();
+      makeWatcher(next == null ? new Runner(WATCHING) : next);
+    }
+  }
+}

@@ -1,0 +1,257 @@
+package io.fairlead.task;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import io.fairlead.fault.Mutant;
+import java.time.Duration;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Whoever could wait for ever if nobody came: somebody comes. */
+@Timeout(60)
+class RunnersTest {
+  private TaskRuntime runtime;
+
+  @BeforeEach
+  void open() {
+    runtime = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.MIXED);
+  }
+
+  @AfterEach
+  void close() {
+    runtime.close();
+    Eventually.holds("runners and deques are gone", () -> runtime.runners().registered() == 0);
+  }
+
+  private <T> T inTask(TaskBody<T> body) {
+    try (TaskScope<T> scope = runtime.scope()) {
+      scope.fork(body);
+      return scope.join().getFirst();
+    }
+  }
+
+  @Test
+  void aParentThatBlocksElsewhereIsHelped() {
+    forkAndBlock();
+  }
+
+  private void forkAndBlock() {
+    inTask(
+        () -> {
+          CountDownLatch ran = new CountDownLatch(1);
+          try (TaskScope<Integer> scope = runtime.scope()) {
+            scope.fork(
+                () -> {
+                  ran.countDown();
+                  return 1;
+                });
+            ran.await();
+            return scope.join();
+          }
+        });
+  }
+
+  @Test
+  void aParentThatComputesIsHelped() {
+    assumeTrue(
+        Runtime.getRuntime().availableProcessors() > 1, "nobody can help: there is one processor");
+    inTask(
+        () -> {
+          AtomicBoolean ran = new AtomicBoolean();
+          try (TaskScope<Boolean> scope = runtime.scope()) {
+            scope.fork(() -> ran.getAndSet(true));
+            while (!ran.get()) {
+              Thread.onSpinWait();
+            }
+            return scope.join();
+          }
+        });
+  }
+
+  @Test
+  void anEnteredThreadsChildrenAreTakenToo() {
+    runtime.<Void>enter(
+        "guest",
+        0,
+        () -> {
+          CountDownLatch ran = new CountDownLatch(1);
+          try (TaskScope<Boolean> scope = runtime.scope()) {
+            scope.fork(
+                () -> {
+                  ran.countDown();
+                  return Thread.currentThread().isVirtual();
+                });
+            ran.await();
+            assertThat(scope.join()).containsExactly(true);
+          }
+          return null;
+        });
+  }
+
+  @Test
+  void siblingsThatWaitForEachOtherAllBegin() {
+    forkSiblings();
+  }
+
+  private void forkSiblings() {
+    inTask(
+        () -> {
+          CyclicBarrier all = new CyclicBarrier(100);
+          try (TaskScope<Integer> scope = runtime.scope()) {
+            for (int i = 0; i < 100; i++) {
+              scope.fork(all::await);
+            }
+            assertThat(scope.join()).hasSize(100).doesNotHaveDuplicates();
+          }
+          return true;
+        });
+  }
+
+  @Test
+  void framesWhoseTakersAreBlockedDoNotBlockOthers() {
+    inTask(
+        () -> {
+          CountDownLatch all = new CountDownLatch(20);
+          LongFork waits =
+              (forks, n) -> {
+                all.countDown();
+                TaskScopeTest.awaitQuietly(all);
+                return n;
+              };
+          try (TaskScope<Long> scope = runtime.scope()) {
+            long sum =
+                scope.forkJoin(
+                    (forks, n) -> {
+                      LongFrame[] frames = new LongFrame[20];
+                      for (int i = 0; i < 20; i++) {
+                        frames[i] = forks.fork(waits, i);
+                      }
+                      long total = 0;
+                      for (int i = 19; i >= 0; i--) {
+                        total += forks.join(frames[i]);
+                      }
+                      return total;
+                    },
+                    0);
+            assertThat(sum).isEqualTo(190);
+          }
+          return true;
+        });
+  }
+
+  @Test
+  void aForkAfterALongSleepIsSeen() {
+    for (int i = 0; i < 5; i++) {
+      forkAndBlock();
+      Eventually.holds("nothing runs while nothing is forked", () -> runtime.runners().isAsleep());
+    }
+  }
+
+  @Test
+  void runnersThatAreNotNeededLeave() {
+    forkSiblings();
+    int most = 2 * Runtime.getRuntime().availableProcessors() + 1;
+    Eventually.holds("few are kept", () -> runtime.runners().alive() <= most);
+  }
+
+  @Test
+  void anEagerChildHasAThreadAtOnce() {
+    inTask(
+        () -> {
+          AtomicReference<Thread> thread = new AtomicReference<>();
+          try (TaskScope<Boolean> scope = runtime.scope()) {
+            Fork<Boolean> fork =
+                scope.fork(
+                    ForkOptions.DEFAULT.eager(true),
+                    () -> {
+                      thread.set(Thread.currentThread());
+                      return true;
+                    });
+            assertThat(fork.isLazy()).isFalse();
+            assertThat(scope.join()).containsExactly(true);
+            assertThat(thread.get()).isNotSameAs(Thread.currentThread());
+          }
+          return true;
+        });
+  }
+
+  @Test
+  void childrenOfRootAndOfOwnersHaveThreads() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    try (TaskScope<Boolean> scope = runtime.scope()) {
+      assertThat(scope.fork(() -> true).isLazy()).isFalse();
+      scope.fork(
+          ForkOptions.DEFAULT.placement(new Placement.Bound(owner)),
+          () -> {
+            try (TaskScope<Boolean> inner = runtime.scope()) {
+              Fork<Boolean> fork = inner.fork(() -> Thread.currentThread().isVirtual());
+              return !fork.isLazy() && inner.join().getFirst();
+            }
+          });
+      assertThat(scope.join()).containsExactly(true, true);
+    }
+  }
+
+  @Test
+  void aTinyPairIsNotTaken() {
+    assertThat(takenPairs()).isLessThan(PAIRS / 10);
+  }
+
+  @Test
+  void theTestAboveFindsAWatcherThatTakesAtFirstSight() {
+    assumeTrue(
+        Runtime.getRuntime().availableProcessors() > 1, "nobody can take: there is one processor");
+    try (Mutant.Handle _ = Mutant.enable("forks.no-throttle")) {
+      Eventually.holds("some are taken", () -> takenPairs() > 0);
+    }
+  }
+
+  private static final int PAIRS = 20_000;
+
+  private int takenPairs() {
+    AtomicInteger taken = new AtomicInteger();
+    inTask(
+        () -> {
+          Thread own = Thread.currentThread();
+          LongFork fork = (forks, n) -> Thread.currentThread() == own ? 0 : taken.incrementAndGet();
+          try (TaskScope<Long> scope = runtime.scope()) {
+            scope.forkJoin(
+                (forks, n) -> {
+                  for (int i = 0; i < PAIRS; i++) {
+                    forks.join(forks.fork(fork, i));
+                  }
+                  return 0;
+                },
+                0);
+          }
+          return true;
+        });
+    return taken.get();
+  }
+
+  @Test
+  void aDeadlineOnAWaitHoldsWhileFramesAreExposed() {
+    inTask(
+        () -> {
+          try (TaskScope<Integer> scope = runtime.scope()) {
+            Fork<Integer> fork = scope.fork(() -> 1);
+            Completion.Source<Integer> never = Completion.source();
+            try {
+              never.completion().await(Duration.ofMillis(2));
+            } catch (io.fairlead.fault.DeadlineExceededException late) {
+              assertThat(late).isNotNull();
+            }
+            Eventually.holds("taken meanwhile", () -> fork.state() == Fork.State.SUCCEEDED);
+            return scope.join();
+          }
+        });
+  }
+}
