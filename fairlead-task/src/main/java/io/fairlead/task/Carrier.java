@@ -325,9 +325,6 @@ final class Carrier extends RoleThread {
     if (found == null) {
       found = carriers.steal(this);
     }
-    if (found == null && carriers.runIdleWork()) {
-      found = nextOwn();
-    }
     if (found == null && carriers.poll() > 0) {
       found = nextOwn();
     }

@@ -18,7 +18,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <pre>
  * BUSY       takes from its next slot, its own queue, the common queue; runs it
- *   → SEARCHING  nothing of its own: steals, idle work, polls, spins for a while. Counted in
+ *   → SEARCHING  nothing of its own: steals, polls, spins for a while. Counted in
  *                `searching`: while one searches, nobody is woken
  *   → PARKED     announced (bell), looked once more, asleep; or napping while something is pending
  *   → SEARCHING  woken by one who made work ready, and who counted it as searching
@@ -57,7 +57,7 @@ import org.jspecify.annotations.Nullable;
  * sparesWanted | watcher             | spares   | volatile
  * sparesActive | watcher, spares     | same     | atomic
  * lastPoll   | who polls             | carriers, watcher | opaque: a hint
- * sources, idleWork | anyone         | carriers | copy on write
+ * sources    | anyone                | carriers | copy on write
  * watching   | watcher, producers    | producers | volatile, compare-and-set, as a bell
  * </pre>
  *
@@ -85,8 +85,8 @@ final class Carriers {
   /** Naps while something is pending: the first one; they double up to the source's maximum. */
   static final long NAP_NANOS_FIRST = 20_000;
 
-  /** Longest nap while others run and may leave lazy work behind without a wake. */
-  static final long IDLE_NAP_NANOS_MAX = 20_000_000;
+  /** Longest nap while something is pending, whatever its source says. */
+  static final long NAP_NANOS_MAX = 20_000_000;
 
   /** What lies in a next slot longer may be taken by others. */
   static final long SLOT_NANOS = 2_000;
@@ -120,7 +120,6 @@ final class Carriers {
   final ReadyQueue ready = new ReadyQueue();
   final TaskThreads threads = (task, body) -> thread(body);
   private final CopyOnWriteArrayList<Polled> sources = new CopyOnWriteArrayList<>();
-  private final CopyOnWriteArrayList<IdleWork> idleWork = new CopyOnWriteArrayList<>();
   private final AtomicInteger searching = new AtomicInteger();
   private final AtomicInteger sparesActive = new AtomicInteger();
   private final Watcher watcher = new Watcher(this);
@@ -224,7 +223,7 @@ final class Carriers {
     }
   }
 
-  // --- polling and idle work
+  // --- polling
   // ----------------------------------------------------------------------
 
   Polled addSource(PollSource source, long napNanosMax) {
@@ -237,14 +236,6 @@ final class Carriers {
   /** One poll may still be going on; {@link Polled#end} waits for it. */
   void removeSource(Polled source) {
     sources.remove(source);
-  }
-
-  void addIdleWork(IdleWork work) {
-    idleWork.add(work);
-  }
-
-  void removeIdleWork(IdleWork work) {
-    idleWork.remove(work);
   }
 
   /** A source has something pending again: somebody has to look. Any thread; never blocks. */
@@ -287,7 +278,7 @@ final class Carriers {
   }
 
   private long napNanosMax() {
-    long least = IDLE_NAP_NANOS_MAX;
+    long least = NAP_NANOS_MAX;
     for (Polled source : sources) {
       least = Math.min(least, source.napNanosMax);
     }
@@ -297,14 +288,6 @@ final class Carriers {
   /** Something is pending, and no idle carrier sees to it. */
   boolean pendingUnattended() {
     return !sources.isEmpty() && napper == null && anyPending();
-  }
-
-  boolean runIdleWork() {
-    boolean did = false;
-    for (IdleWork work : idleWork) {
-      did |= work.run();
-    }
-    return did;
   }
 
   // --- searching and parking: called by carriers
@@ -373,9 +356,6 @@ final class Carriers {
     if (napsFor(carrier)) {
       return Math.min(NAP_NANOS_FIRST << Math.min(naps, 20), napNanosMax());
     }
-    if (!idleWork.isEmpty() && anyMounted()) {
-      return Math.min(NAP_NANOS_FIRST << Math.min(naps, 20), IDLE_NAP_NANOS_MAX);
-    }
     return Long.MAX_VALUE;
   }
 
@@ -402,15 +382,6 @@ final class Carriers {
       napper = null; // volatile, before the look at the watcher: it sees this, or is woken
       watch();
     }
-  }
-
-  private boolean anyMounted() {
-    for (Carrier carrier : all) {
-      if (carrier.isMounted()) {
-        return true;
-      }
-    }
-    return false;
   }
 
   // --- spares: called by the watcher, and a spare that ends

@@ -484,27 +484,4 @@ class CarriersTest {
   }
 
   // --- idle work
-
-  @Test
-  void idleWorkIsRunWhileOthersWork() {
-    Carriers carriers = carriers(2);
-    AtomicInteger looks = new AtomicInteger();
-    IdleWork work =
-        () -> {
-          looks.incrementAndGet();
-          return false;
-        };
-    carriers.addIdleWork(work);
-    join(
-        start(
-            carriers,
-            () -> {
-              int before = looks.get();
-              while (looks.get() < before + 5) {
-                Thread.onSpinWait();
-              }
-            }));
-    carriers.removeIdleWork(work);
-    assertAllSleep(carriers);
-  }
 }
