@@ -7,6 +7,7 @@ module io.fairlead.cli {
   requires io.fairlead.solver;
   requires info.picocli;
   requires java.management;
+  requires jdk.management;
   requires static org.jspecify;
 
   // picocli fills the fields of the command classes.

@@ -19,7 +19,7 @@ import picocli.CommandLine.ParameterException;
     description = "Drives GPUs and message libraries from any number of Java tasks.",
     mixinStandardHelpOptions = true,
     versionProvider = Version.class,
-    subcommands = {SolveCommand.class, BenchCommand.class},
+    subcommands = {SolveCommand.class, BenchCommand.class, DemoCommand.class},
     synopsisSubcommandLabel = "COMMAND")
 public final class Main implements Runnable {
 

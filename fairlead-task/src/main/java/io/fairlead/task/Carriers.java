@@ -122,7 +122,7 @@ final class Carriers {
   private final CopyOnWriteArrayList<Polled> sources = new CopyOnWriteArrayList<>();
   private final AtomicInteger searching = new AtomicInteger();
   private final AtomicInteger sparesActive = new AtomicInteger();
-  private final Watcher watcher = new Watcher(this);
+  private final Watcher watcher;
   final LongAdder wakes = new LongAdder();
   private volatile Carrier[] all;
   private volatile @Nullable Carrier napper;
@@ -132,6 +132,7 @@ final class Carriers {
 
   Carriers(String label, int regulars) {
     this.label = label;
+    this.watcher = new Watcher(this);
     this.regulars = regulars;
     this.maySpin = regulars > 1;
     this.all = new Carrier[regulars];

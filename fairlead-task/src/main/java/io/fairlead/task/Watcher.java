@@ -92,14 +92,14 @@ final class Watcher extends RoleThread {
         LockSupport.parkNanos(
             this, Math.min(NAP_NANOS_FIRST << Math.min(quiet, 10), NAP_NANOS_MAX));
       } else {
-        sleep();
+        fallAsleep();
         quiet = 0;
       }
       Thread.interrupted();
     }
   }
 
-  private void sleep() {
+  private void fallAsleep() {
     bell = ASLEEP;
     VarHandle.fullFence(); // see the class comment
     if (nothingToSeeTo()) {

@@ -65,6 +65,18 @@ public final class Samples {
     return new Samples(ratios);
   }
 
+  /** Sample by sample, this less the other. */
+  public Samples minus(Samples other) {
+    if (other.count() != count()) {
+      throw new IllegalArgumentException(count() + " samples less " + other.count());
+    }
+    double[] differences = new double[count()];
+    for (int i = 0; i < differences.length; i++) {
+      differences[i] = inOrder[i] - other.inOrder[i];
+    }
+    return new Samples(differences);
+  }
+
   /** Each sample times {@code factor}: another unit. */
   public Samples times(double factor) {
     return new Samples(Arrays.stream(inOrder).map(v -> v * factor).toArray());

@@ -32,14 +32,24 @@ final class TaskSuite implements Suite {
   @Override
   public List<String> ids(Options options) {
     return List.of(
+        "tasks.fork.added",
+        "tasks.fork.garbage",
+        "tasks.pfib31.ratio_fjp.1thread",
+        "tasks.pfib31.ratio_fjp",
+        "tasks.pfib31.speedup",
+        "tasks.fine",
+        "tasks.scope.fork.nanos",
+        "tasks.scope.fork.bytes",
         "tasks.spawn_block.one",
         "tasks.spawn_block.parked1000",
         "tasks.notify.p50",
         "tasks.notify.p99_over_p50",
         "tasks.notify.busy_p99",
         "tasks.pingpong.own_over_jdk",
+        "tasks.bound.affine",
         "tasks.bound.hot",
         "tasks.bound.slept",
+        "tasks.busy.forking_p99",
         "tasks.busy.loops_p99",
         "tasks.blocked_natives.p99",
         "tasks.million.bytes",
@@ -49,6 +59,12 @@ final class TaskSuite implements Suite {
   @Override
   public List<Row> run(Options options, Progress progress) throws Exception {
     int cores = ChildProcess.cores(2);
+    progress.done(String.format(Locale.ROOT, "forks, on 1 and on %d cores", cores));
+    measure(options, TaskWorker.Group.FORKS, 1, List.of());
+    Samples alone = of("pfib.frames");
+    addForks(alone);
+    measure(options, TaskWorker.Group.FORKS, cores, List.of());
+    addParallelForks(alone);
     progress.done(String.format(Locale.ROOT, "wakes and owners, on %d cores", cores));
     measure(options, TaskWorker.Group.WAKES, cores, List.of());
     addWakes(cores);
@@ -79,6 +95,26 @@ final class TaskSuite implements Suite {
     return Objects.requireNonNull(samples.get(name), () -> "no samples of " + name);
   }
 
+  private void addForks(Samples frames) {
+    Samples added = frames.minus(of("pfib.serial")).times(1 / ForkProbes.forks());
+    rows.add(Row.median("tasks.fork.added", "ns", "lower", added).bounds(20.0, 5.0));
+    rows.add(Row.median("tasks.fork.garbage", "B", "lower", of("pfib.bytes")).bounds(32.0, 0.0));
+    rows.add(
+        Row.ratio("tasks.pfib31.ratio_fjp.1thread", frames, of("pfib.pool")).bounds(0.5, 0.15));
+  }
+
+  private void addParallelForks(Samples alone) {
+    Samples frames = of("pfib.frames");
+    rows.add(Row.ratio("tasks.pfib31.ratio_fjp", frames, of("pfib.pool")).bounds(0.5, 0.15));
+    Samples speedup = alone.over(frames);
+    rows.add(Row.median("tasks.pfib31.speedup", "x", "higher", speedup).bounds(1.5, 1.9));
+    rows.add(Row.ratio("tasks.fine", of("fine.ours"), of("fine.theirs")).bounds(1.3, 1.0));
+    rows.add(
+        Row.median("tasks.scope.fork.nanos", "ns", "lower", of("scope.nanos")).bounds(60.0, 25.0));
+    rows.add(
+        Row.median("tasks.scope.fork.bytes", "B", "lower", of("scope.bytes")).bounds(160.0, 56.0));
+  }
+
   private void addWakes(int cores) {
     rows.add(
         Row.ratio("tasks.spawn_block.one", of("spawn_block.ours"), of("spawn_block.theirs"))
@@ -87,8 +123,10 @@ final class TaskSuite implements Suite {
         Row.ratio("tasks.spawn_block.parked1000", of("parked1000.ours"), of("parked1000.theirs"))
             .bounds(1.5, 1.0));
     addNotify(cores);
+    rows.add(micros("tasks.bound.affine", of("affine")).bounds(2.0, 0.7));
     rows.add(micros("tasks.bound.hot", of("shifted.hot")).bounds(8.0, 2.5));
     rows.add(micros("tasks.bound.slept", of("shifted.slept")).bounds(40.0, 15.0));
+    rows.add(late("tasks.busy.forking_p99", of("busy.forking")).bounds(100.0, 50.0));
     rows.add(late("tasks.busy.loops_p99", of("busy.loops")).bounds(1000.0, 300.0));
     rows.add(late("tasks.blocked_natives.p99", of("blocked64")).bounds(1000.0, 100.0));
   }

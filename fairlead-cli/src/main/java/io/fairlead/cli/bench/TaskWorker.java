@@ -29,6 +29,8 @@ public final class TaskWorker implements Callable<Integer> {
 
   /** What is measured together. */
   enum Group {
+    /** Forks: on one core and on several. */
+    FORKS,
     /** Ping-pong alone: own carriers and the JDK's take turns as processes. */
     PING_PONG,
     /** Wakes, waits, owners. */
@@ -54,15 +56,16 @@ public final class TaskWorker implements Callable<Integer> {
     try (Fairlead fairlead = Fairlead.open(FairleadConfig.fromSystem().withDevice("host"))) {
       WakeProbes probes = new WakeProbes(fairlead, quick);
       switch (group) {
+        case FORKS -> probes.inTask(() -> forks(new ForkProbes(fairlead, quick)));
         case PING_PONG -> print("pingpong", probes.pingPong());
-        case WAKES -> wakes(probes);
+        case WAKES -> wakes(probes, new ForkProbes(fairlead, quick));
         case MILLION -> million(probes, threadsBefore);
       }
     }
     return 0;
   }
 
-  private void wakes(WakeProbes probes) {
+  private void wakes(WakeProbes probes, ForkProbes forks) {
     int cores = Runtime.getRuntime().availableProcessors();
     print("notify.1", probes.notifying(1, 0));
     print("notify." + cores, probes.notifying(cores, 0));
@@ -70,10 +73,24 @@ public final class TaskWorker implements Callable<Integer> {
     print("notify.busy", probes.notifying(1, BUSY_NANOS));
     pair("spawn_block", probes.spawnAndBlock());
     pair("parked1000", probes.manyParked());
+    print("affine", probes.affine());
     print("shifted.hot", probes.shifted(0));
     print("shifted.slept", probes.shifted(REST_NANOS));
+    print("busy.forking", probes.whileBusy(forks::compute));
     print("busy.loops", probes.whileBusy(() -> WakeProbes.compute(1_000_000)));
     print("blocked64", probes.besideBlockedCalls(64));
+  }
+
+  private void forks(ForkProbes probes) {
+    double[][] recursion = probes.recursion();
+    print("pfib.serial", recursion[0]);
+    print("pfib.frames", recursion[1]);
+    print("pfib.pool", recursion[2]);
+    print("pfib.bytes", probes.garbage());
+    pair("fine", probes.fine());
+    double[][] scopes = probes.scopeForks();
+    print("scope.nanos", scopes[0]);
+    print("scope.bytes", scopes[1]);
   }
 
   private void million(WakeProbes probes, int threadsBefore) {

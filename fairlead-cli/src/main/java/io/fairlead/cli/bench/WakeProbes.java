@@ -144,6 +144,7 @@ final class WakeProbes {
     }
 
     /** The waiter says that it will park, and then needs a moment until it has. */
+    @SuppressWarnings("ThreadPriorityCheck") // makes room on this carrier, and promises nothing
     private static void letItPark() {
       Thread.yield();
       compute(3_000);
@@ -298,12 +299,12 @@ final class WakeProbes {
   }
 
   /** What a task of ours does. */
-  private interface Body {
+  interface Body {
     void run() throws Exception;
   }
 
   /** The nanoseconds of a body that a task of ours runs. */
-  private double inTask(Body body) {
+  double inTask(Body body) {
     try (TaskScope<Long> scope = fairlead.scope()) {
       scope.fork(
           () -> {
@@ -341,6 +342,29 @@ final class WakeProbes {
             return samples;
           });
       return scope.join().getFirst();
+    }
+  }
+
+  /** A value back from a command, asked for by a task that runs on the owner's own thread. */
+  double[] affine() {
+    int rounds = quick ? 5_000 : 50_000;
+    try (Owner owner = fairlead.tasks().owner("bench", Role.OWNER)) {
+      return owner
+          .affine(
+              () -> {
+                double[] samples = new double[rounds];
+                for (int i = -WARM_UP; i < rounds; i++) {
+                  long start = System.nanoTime();
+                  Completion.Source<Integer> value = Completion.source();
+                  owner.trySubmit(() -> value.complete(42));
+                  value.completion().await();
+                  if (i >= 0) {
+                    samples[i] = System.nanoTime() - start;
+                  }
+                }
+                return samples;
+              })
+          .await();
     }
   }
 
