@@ -6,6 +6,7 @@ import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Objects;
 import java.util.concurrent.Callable;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -56,7 +57,10 @@ public final class SolveCommand implements Callable<Integer> {
   @Option(
       names = "--out",
       paramLabel = "FILE",
-      description = "Write x there, as Matrix Market; it appears only when complete.")
+      description = {
+        "Write x there, as Matrix Market (packed, if it ends in .gz); it appears only when complete.",
+        "- is standard output."
+      })
   private @Nullable Path out;
 
   @Option(
@@ -132,7 +136,7 @@ public final class SolveCommand implements Callable<Integer> {
     Progress progress = Progress.to(line.getErr(), Progress.onTerminal());
     SolveRequest request = request();
     try {
-      SolveOutcome outcome = new SolveRun(request, progress).run();
+      SolveOutcome outcome = new SolveRun(request, progress, line.getOut()).run();
       progress.clear();
       return new SolveReportWriter(line.getOut(), line.getErr(), json).write(outcome);
     } finally {
@@ -168,15 +172,39 @@ public final class SolveCommand implements Callable<Integer> {
     require(
         device.equals("auto") || device.equals("host") || device.equals("cuda"),
         "--device takes auto, host or cuda, not " + device);
-    checkOutput(out);
-    checkOutput(json == null || json.equals("-") ? null : Path.of(json));
+    checkFiles();
   }
 
   /** Found now, not after an hour of solving. */
-  private void checkOutput(@Nullable Path target) {
-    if (target != null) {
-      AtomicFile.requireWritable(target);
+  private void checkFiles() {
+    requireName("FILE", file);
+    requireName("--rhs", rhs);
+    requireName("--x0", x0);
+    requireName("--out", out);
+    requireName("--json", json);
+    boolean jsonOnOut = SolveRequest.STANDARD_OUTPUT.equals(json);
+    boolean columnsOnOut = request().columnsOnStandardOutput();
+    require(!(jsonOnOut && columnsOnOut), "--out - and --json - both ask for the standard output");
+    Path columns = columnsOnOut ? null : out;
+    Path report = jsonOnOut || json == null ? null : Path.of(json);
+    requireDifferent("--out", columns, "--json", report);
+    for (Path input : Stream.of(file, rhs, x0).filter(Objects::nonNull).toList()) {
+      requireDifferent("--out", columns, "the input", input);
+      requireDifferent("--json", report, "the input", input);
     }
+    Stream.of(columns, report).filter(Objects::nonNull).forEach(AtomicFile::requireWritable);
+  }
+
+  private void requireName(String what, @Nullable Object name) {
+    require(
+        name == null || !name.toString().isEmpty(), what + " is empty: give the name of a file");
+  }
+
+  private void requireDifferent(
+      String what, @Nullable Path output, String otherWhat, @Nullable Path other) {
+    require(
+        output == null || other == null || !AtomicFile.isSame(output, other),
+        what + " " + output + " would overwrite " + otherWhat + " " + other);
   }
 
   private void require(boolean holds, String message) {

@@ -20,8 +20,8 @@ final class SolveReportWriter {
 
   /** Writes, and returns the exit code. */
   int write(SolveOutcome outcome) {
-    boolean jsonOnOut = "-".equals(json);
-    PrintWriter summary = jsonOnOut ? err : out;
+    boolean jsonOnOut = SolveRequest.STANDARD_OUTPUT.equals(json);
+    PrintWriter summary = jsonOnOut || outcome.request().columnsOnStandardOutput() ? err : out;
     summary.print(summary(outcome));
     summary.flush();
     String text = Json.text(outcome.toMap()) + "\n";

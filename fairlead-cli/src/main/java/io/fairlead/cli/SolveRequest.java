@@ -19,4 +19,12 @@ record SolveRequest(
     int jobs,
     String device,
     @Nullable Long deviceMemory,
-    WaitMode waitMode) {}
+    WaitMode waitMode) {
+
+  /** The name of an output that goes to standard output. */
+  static final String STANDARD_OUTPUT = "-";
+
+  boolean columnsOnStandardOutput() {
+    return out != null && out.toString().equals(STANDARD_OUTPUT);
+  }
+}

@@ -19,6 +19,7 @@ import io.fairlead.solver.SolverOptions;
 import io.fairlead.solver.SparseSolver;
 import io.fairlead.task.TaskScope;
 import java.io.IOException;
+import java.io.PrintWriter;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -32,10 +33,12 @@ final class SolveRun {
 
   private final SolveRequest request;
   private final Progress progress;
+  private final PrintWriter standardOutput;
 
-  SolveRun(SolveRequest request, Progress progress) {
+  SolveRun(SolveRequest request, Progress progress, PrintWriter standardOutput) {
     this.request = request;
     this.progress = progress;
+    this.standardOutput = standardOutput;
   }
 
   SolveOutcome run() throws IOException {
@@ -100,7 +103,6 @@ final class SolveRun {
     DenseColumns x = columns(input.matrix().rows(), solutions);
     if (request.out() != null) {
       writeColumns(request.out(), x);
-      progress.done(String.format(Locale.ROOT, "wrote %s", request.out()));
     }
     List<SolveReport> reports = solutions.stream().map(Solution::report).toList();
     return new SolveOutcome(
@@ -123,9 +125,15 @@ final class SolveRun {
             reports.stream().mapToDouble(report -> report.seconds().host()).sum()));
   }
 
-  private static void writeColumns(Path file, DenseColumns x) {
+  private void writeColumns(Path file, DenseColumns x) {
     try {
-      MatrixMarket.writeColumns(file, x);
+      if (request.columnsOnStandardOutput()) {
+        progress.clear();
+        MatrixMarket.writeColumns(standardOutput, x);
+      } else {
+        MatrixMarket.writeColumns(file, x);
+        progress.done(String.format(Locale.ROOT, "wrote %s", file));
+      }
     } catch (IOException e) {
       throw new AtomicFile.UnwritableException(file.toString(), e);
     }

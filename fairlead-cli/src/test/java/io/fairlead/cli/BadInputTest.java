@@ -1,13 +1,16 @@
 package io.fairlead.cli;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.stream.Stream;
 import java.util.zip.GZIPOutputStream;
 import org.junit.jupiter.api.Test;
@@ -148,5 +151,64 @@ class BadInputTest {
     Run run = Run.fairlead("solve", file, "--out", folder.resolve("nowhere/x.mtx"));
     assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.BAD_INPUT);
     assertThat(run.err()).contains("there is no folder").doesNotContain("reading");
+  }
+
+  @Test
+  void anOutputThatIsAnInputIsRefused() throws IOException {
+    String text = SYMMETRIC + "1 1 1\n1 1 2\n";
+    String column = "%%MatrixMarket matrix array real general\n1 1\n1\n";
+    Path file = Files.writeString(folder.resolve("a.mtx"), text);
+    Path b = Files.writeString(folder.resolve("b.mtx"), column);
+    Path link = Files.createSymbolicLink(folder.resolve("link.mtx"), b);
+    for (String output : List.of("--out", "--json")) {
+      for (Path input : List.of(file, b, link, folder.resolve("./a.mtx"))) {
+        Run run = Run.fairlead("solve", file, "--rhs", b, "--x0", b, output, input);
+        assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.USAGE);
+        assertThat(run.err()).contains(output + " " + input + " would overwrite the input");
+      }
+    }
+    assertThat(file).hasContent(text);
+    assertThat(b).hasContent(column);
+  }
+
+  @Test
+  void oneFileForTwoOutputsIsRefused() throws IOException {
+    Path file = Files.writeString(folder.resolve("a.mtx"), SYMMETRIC + "1 1 1\n1 1 2\n");
+    Path out = folder.resolve("x");
+    Path link = Files.createSymbolicLink(folder.resolve("link"), Path.of("x"));
+    for (Object json : List.of(out, folder.resolve("./x"), link)) {
+      Run run = Run.fairlead("solve", file, "--out", out, "--json", json);
+      assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.USAGE);
+      assertThat(run.err()).contains("would overwrite --json");
+    }
+    assertThat(out).doesNotExist();
+  }
+
+  @Test
+  void anEmptyNameIsAUsageError() {
+    for (List<String> words :
+        List.of(
+            List.of(""),
+            List.of("a", "--rhs", ""),
+            List.of("a", "--out", ""),
+            List.of("a", "--json", ""))) {
+      List<Object> all = new ArrayList<>(List.of("solve"));
+      all.addAll(words);
+      Run run = Run.fairlead(all.toArray());
+      assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.USAGE);
+      assertThat(run.err()).contains("is empty");
+    }
+    assertThat(Run.fairlead("bench", "vcycle", "--json", "").code()).isEqualTo(ExitCode.USAGE);
+  }
+
+  @Test
+  void aReadOnlyOutputIsRefusedBeforeTheSolve() throws IOException {
+    Path file = Files.writeString(folder.resolve("a.mtx"), SYMMETRIC + "1 1 1\n1 1 2\n");
+    Path out = Files.writeString(folder.resolve("x.mtx"), "precious");
+    assumeTrue(out.toFile().setReadOnly(), "no read-only files here");
+    Run run = Run.fairlead("solve", file, "--out", out);
+    assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.BAD_INPUT);
+    assertThat(run.err()).contains(out + ": cannot be written: the file is read-only");
+    assertThat(out).hasContent("precious");
   }
 }

@@ -61,6 +61,28 @@ class SolveCommandTest {
     assertThat(run.err()).contains("solved in");
   }
 
+  @Test
+  void theSolutionOnStandardOutputIsAllThatStandsThere() throws IOException {
+    Run run = Run.fairlead("solve", BUS, "--device", "host", "--out", "-");
+    assertThat(run.code()).as(run.err()).isZero();
+    Path out = Files.writeString(folder.resolve("x.mtx"), run.out());
+    DenseColumns x = MatrixMarket.readColumns(out, 1138, "x", ReadProgress.SILENT);
+    assertThat(distanceFromOnes(x)).isLessThanOrEqualTo(1e-4);
+    assertThat(run.err()).contains("solved in");
+    Run both = Run.fairlead("solve", BUS, "--out", "-", "--json", "-");
+    assertThat(both.code()).isEqualTo(ExitCode.USAGE);
+    assertThat(both.err()).contains("standard output");
+  }
+
+  @Test
+  void anOutputThatEndsInGzIsPacked() throws IOException {
+    Path out = folder.resolve("x.mtx.gz");
+    Run run = Run.fairlead("solve", "--poisson", 10, "--device", "host", "--out", out);
+    assertThat(run.code()).as(run.err()).isZero();
+    assertThat(Files.readAllBytes(out)).startsWith(0x1f, 0x8b);
+    assertThat(MatrixMarket.readColumns(out, 1000, "x", ReadProgress.SILENT).count()).isEqualTo(1);
+  }
+
   @ParameterizedTest
   @CsvSource({"1,nonblocking", "1,blocking", "1,spin", "2,nonblocking", "2,blocking", "4,spin"})
   void everyWaitingModeAndNumberOfRanksSolves(int ranks, String sync) throws IOException {

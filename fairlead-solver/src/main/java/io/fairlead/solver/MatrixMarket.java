@@ -1,13 +1,15 @@
 package io.fairlead.solver;
 
 import io.fairlead.solver.internal.MtxReader;
+import io.fairlead.solver.internal.file.WholeFile;
 import java.io.BufferedWriter;
 import java.io.IOException;
+import java.io.OutputStream;
+import java.io.OutputStreamWriter;
+import java.io.Writer;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.AtomicMoveNotSupportedException;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
+import java.util.zip.GZIPOutputStream;
 
 /**
  * Matrix Market files, plain or gzip (told apart by their content): coordinate and array; real,
@@ -49,26 +51,30 @@ public final class MatrixMarket {
 
   /**
    * Writes dense columns as {@code array real general}, each number with as many digits (17 at
-   * most) as give the same double back. The file appears under its name only when it is complete; a
-   * file of that name is replaced.
+   * most) as give the same double back; packed, if the name ends in {@code .gz}.
    *
-   * @throws IOException if the file cannot be written; nothing is left behind
+   * <p>The file appears under its name only when it is complete. Links are followed, a file that is
+   * there is replaced and keeps its mode; a device or a pipe is written to as it stands.
+   *
+   * @throws IOException if the file cannot be written, or is read-only; nothing is left behind
    * @throws IllegalArgumentException if a number is not finite, which the format cannot say
    */
   public static void writeColumns(Path file, DenseColumns columns) throws IOException {
     requireFinite(columns);
-    Path folder = file.toAbsolutePath().getParent();
-    Path name = file.getFileName();
-    if (folder == null || name == null) {
-      throw new IOException(file + ": not the name of a file");
-    }
-    Path unfinished = Files.createTempFile(folder, "." + name + ".", ".part");
-    try {
-      writeAll(unfinished, columns);
-      publish(unfinished, file);
-    } finally {
-      Files.deleteIfExists(unfinished);
-    }
+    boolean packs = file.toString().endsWith(".gz");
+    WholeFile.write(file, out -> writeText(packs ? new GZIPOutputStream(out) : out, columns));
+  }
+
+  /**
+   * Writes dense columns as {@link #writeColumns(Path, DenseColumns)} does, unpacked, to a writer
+   * that stays the caller's.
+   *
+   * @throws IOException as the writer does
+   * @throws IllegalArgumentException if a number is not finite, which the format cannot say
+   */
+  public static void writeColumns(Writer out, DenseColumns columns) throws IOException {
+    requireFinite(columns);
+    writeAll(out, columns);
   }
 
   private static void requireFinite(DenseColumns columns) {
@@ -86,24 +92,20 @@ public final class MatrixMarket {
     }
   }
 
-  private static void writeAll(Path file, DenseColumns columns) throws IOException {
-    try (BufferedWriter out = Files.newBufferedWriter(file, StandardCharsets.US_ASCII)) {
-      out.write("%%MatrixMarket matrix array real general\n");
-      out.write(columns.rows() + " " + columns.count() + "\n");
-      for (double[] column : columns.columns()) {
-        for (double value : column) {
-          out.write(Double.toString(value));
-          out.write('\n');
-        }
-      }
+  private static void writeText(OutputStream out, DenseColumns columns) throws IOException {
+    try (Writer text = new BufferedWriter(new OutputStreamWriter(out, StandardCharsets.US_ASCII))) {
+      writeAll(text, columns);
     }
   }
 
-  private static void publish(Path unfinished, Path file) throws IOException {
-    try {
-      Files.move(unfinished, file, StandardCopyOption.ATOMIC_MOVE);
-    } catch (AtomicMoveNotSupportedException e) {
-      Files.move(unfinished, file, StandardCopyOption.REPLACE_EXISTING);
+  private static void writeAll(Writer out, DenseColumns columns) throws IOException {
+    out.write("%%MatrixMarket matrix array real general\n");
+    out.write(columns.rows() + " " + columns.count() + "\n");
+    for (double[] column : columns.columns()) {
+      for (double value : column) {
+        out.write(Double.toString(value));
+        out.write('\n');
+      }
     }
   }
 }

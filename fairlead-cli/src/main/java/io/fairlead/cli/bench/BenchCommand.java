@@ -6,6 +6,7 @@ import io.fairlead.cli.Json;
 import io.fairlead.cli.Progress;
 import io.fairlead.cli.Version;
 import java.io.PrintWriter;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.Callable;
@@ -63,6 +64,13 @@ public final class BenchCommand implements Callable<Integer> {
     CommandLine line = Objects.requireNonNull(spec).commandLine();
     if (grid < 8 || grid > 512) {
       throw new CommandLine.ParameterException(line, "--grid takes 8 to 512, not " + grid);
+    }
+    if (json != null && !json.equals("-")) {
+      if (json.isEmpty()) {
+        throw new CommandLine.ParameterException(
+            line, "--json is empty: give the name of a file, or -");
+      }
+      AtomicFile.requireWritable(Path.of(json)); // now, not after an hour of measuring
     }
     Suite.Options options = new Suite.Options(quick, grid);
     if (list) {
