@@ -76,9 +76,8 @@ record SolveInput(CsrMatrix matrix, DenseColumns b, @Nullable DenseColumns x0) {
           BadInputException.NO_LINE,
           "the initial guess has "
               + x0.count()
-              + " columns; expected 1, or "
-              + columns
-              + " as the right-hand side has");
+              + " columns; expected "
+              + (columns == 1 ? "1" : "1, or as many as the right-hand side has, " + columns));
     }
     return x0;
   }

@@ -49,7 +49,7 @@ class BadInputTest {
             "%%MatrixMarket matrix coordinate complex symmetric\n1 1 1\n1 1 1 0\n",
             1,
             "complex"),
-        file("not square", GENERAL + "2 3 1\n1 1 2.0\n", 0, "as many rows as columns"),
+        file("not square", GENERAL + "2 3 1\n1 1 2.0\n", 2, "as many rows as columns"),
         file("not symmetric", GENERAL + "2 2 3\n1 1 2.0\n1 2 1.0\n2 2 2.0\n", 0, "symmetric"),
         file(
             "skew-symmetric",
@@ -123,6 +123,16 @@ class BadInputTest {
   }
 
   @Test
+  void gzipThatIsDamaged() throws IOException {
+    byte[] bytes = {0x1f, (byte) 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, -1, -1, -1, -1, -1, -1, -1};
+    Path file = Files.write(folder.resolve("damaged.mtx.gz"), bytes);
+    Run run = Run.fairlead("solve", file);
+    assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.BAD_INPUT);
+    assertThat(run.err()).contains("damaged.mtx.gz").contains("the file may be damaged");
+    assertNoTraceAndNothingWritten(run, folder.resolve("x.mtx"));
+  }
+
+  @Test
   void rightHandSideOfTheWrongLength() throws IOException {
     Path file = Files.writeString(folder.resolve("a.mtx"), SYMMETRIC + "2 2 2\n1 1 2\n2 2 2\n");
     Path b =
@@ -142,7 +152,9 @@ class BadInputTest {
             folder.resolve("x0.mtx"), "%%MatrixMarket matrix array real general\n1 2\n1\n2\n");
     Run run = Run.fairlead("solve", file, "--x0", x0);
     assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.BAD_INPUT);
-    assertThat(run.err()).contains("x0.mtx").contains("initial guess has 2 columns");
+    assertThat(run.err()).contains("x0.mtx")
+        .contains("initial guess has 2 columns; expected 1")
+        .doesNotContain("1, or");
   }
 
   @Test

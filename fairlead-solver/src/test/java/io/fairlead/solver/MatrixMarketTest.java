@@ -2,21 +2,30 @@ package io.fairlead.solver;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import java.util.zip.GZIPOutputStream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
+@Timeout(60)
 class MatrixMarketTest {
   @TempDir Path folder;
 
@@ -216,5 +225,59 @@ class MatrixMarketTest {
     try (Stream<Path> files = Files.list(folder)) {
       return files.map(f -> f.getFileName().toString()).sorted().toList();
     }
+  }
+
+  /** What comes through a pipe comes once. */
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void aPipeIsReadLikeAFile(boolean packed) throws Exception {
+    String text = "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 2 3.0\n2 1 4.0\n";
+    Path pipe = pipe();
+    feed(pipe, packed ? inTwoPackedParts(text) : text.getBytes(StandardCharsets.US_ASCII));
+    assertThat(dense(MatrixMarket.readMatrix(pipe).matrix()))
+        .isDeepEqualTo(new double[][] {{0, 3}, {4, 0}});
+  }
+
+  @Test
+  void complaintsAboutAPipeDoNotWaitForItAgain() throws Exception {
+    Path pipe = pipe();
+    String text = "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 2 3.0\n1 2 4.0\n";
+    feed(pipe, text.getBytes(StandardCharsets.US_ASCII));
+    assertThatThrownBy(() -> MatrixMarket.readMatrix(pipe))
+        .hasMessage(pipe + ": entry (1, 2) is listed again; expected each entry once");
+  }
+
+  private static byte[] inTwoPackedParts(String text) throws IOException {
+    ByteArrayOutputStream packed = new ByteArrayOutputStream();
+    for (String part : List.of(text.substring(0, 50), text.substring(50))) {
+      try (GZIPOutputStream gzip = new GZIPOutputStream(packed)) {
+        gzip.write(part.getBytes(StandardCharsets.US_ASCII));
+      }
+    }
+    return packed.toByteArray();
+  }
+
+  private Path pipe() throws Exception {
+    Path pipe = folder.resolve("pipe");
+    try {
+      Process made = new ProcessBuilder("mkfifo", pipe.toString()).start();
+      assertThat(made.waitFor(30, TimeUnit.SECONDS)).isTrue();
+    } catch (IOException none) {
+      assumeTrue(false, "no mkfifo here");
+    }
+    return pipe;
+  }
+
+  private static void feed(Path pipe, byte[] bytes) {
+    Thread.ofPlatform()
+        .daemon()
+        .start(
+            () -> {
+              try {
+                Files.write(pipe, bytes, StandardOpenOption.WRITE);
+              } catch (IOException e) {
+                throw new UncheckedIOException(e);
+              }
+            });
   }
 }

@@ -12,7 +12,7 @@ public final class EntryLines {
   public static BadInputException badInput(MatrixFile matrixFile, SpdCheck.Finding finding) {
     long line = line(matrixFile, finding.row(), finding.col());
     long other =
-        finding.row() == finding.col()
+        finding.row() == finding.col() // on the diagonal, or about the sizes
             ? BadInputException.NO_LINE
             : line(matrixFile, finding.col(), finding.row());
     String where = other == BadInputException.NO_LINE ? "" : " (line " + other + ")";
@@ -21,6 +21,8 @@ public final class EntryLines {
   }
 
   private static long line(MatrixFile matrixFile, int row, int col) {
-    return row < 0 ? BadInputException.NO_LINE : MtxReader.lineOf(matrixFile.file(), row, col, 1);
+    return row < 0
+        ? MtxReader.sizeLineOf(matrixFile.file())
+        : MtxReader.lineOf(matrixFile.file(), row, col, 1);
   }
 }

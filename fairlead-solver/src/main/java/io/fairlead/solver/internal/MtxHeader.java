@@ -182,16 +182,14 @@ record MtxHeader(
             throw bad(
                 text,
                 line,
-                "hermitian matrices are not supported; expected general,"
-                    + " symmetric or skew-symmetric");
+                "hermitian matrices are not supported; expected general or symmetric");
         default ->
             throw bad(
                 text,
                 line,
                 "the symmetry "
                     + quote(word)
-                    + " is unknown; expected general,"
-                    + " symmetric or skew-symmetric");
+                    + " is unknown; expected general or symmetric");
       };
     }
 

@@ -70,13 +70,26 @@ public final class MtxReader implements AutoCloseable {
 
   /**
    * Returns the line that lists an entry of a file that was read before, or {@link
-   * BadInputException#NO_LINE}.
+   * BadInputException#NO_LINE}, as where it came through a pipe and is gone.
    *
    * @param occurrence 1 for the first such line
    */
   static long lineOf(Path file, int row, int col, int occurrence) {
+    if (!MtxText.canBeReadAgain(file)) {
+      return BadInputException.NO_LINE;
+    }
     try (MtxReader reader = new MtxReader(file, ReadProgress.SILENT)) {
       return reader.findLine(row, col, occurrence);
+    }
+  }
+
+  /** Returns the line of the sizes of a file that was read before, or as {@link #lineOf}. */
+  static long sizeLineOf(Path file) {
+    if (!MtxText.canBeReadAgain(file)) {
+      return BadInputException.NO_LINE;
+    }
+    try (MtxReader reader = new MtxReader(file, ReadProgress.SILENT)) {
+      return reader.header.line();
     }
   }
 
@@ -116,7 +129,8 @@ public final class MtxReader implements AutoCloseable {
           String.format(
               Locale.ROOT,
               "%,d entries in %,d rows need about %s of memory to read and %s are free; expected a"
-                  + " matrix that fits: give the JVM more with -Xmx",
+                  + " matrix that fits: give the JVM more with -Xmx (to the command with"
+                  + " FAIRLEAD_JAVA_OPTS=-Xmx8g)",
               header.entries(),
               header.rows(),
               mebibytes(bytes),
@@ -362,8 +376,8 @@ public final class MtxReader implements AutoCloseable {
             + (r + 1)
             + ", "
             + (c + 1)
-            + ") is listed again, first on line "
-            + first
+            + ") is listed again"
+            + (first == BadInputException.NO_LINE ? "" : ", first on line " + first)
             + "; expected each entry once");
   }
 

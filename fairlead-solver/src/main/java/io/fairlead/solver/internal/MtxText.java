@@ -1,14 +1,17 @@
 package io.fairlead.solver.internal;
 
 import io.fairlead.solver.BadInputException;
+import io.fairlead.solver.internal.file.WholeFile;
 import java.io.EOFException;
 import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.PushbackInputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.zip.GZIPInputStream;
 import java.util.zip.ZipException;
 
@@ -21,6 +24,7 @@ final class MtxText implements AutoCloseable {
   private static final int TOKEN_MAX = 400;
   private static final int QUOTE_MAX = 40;
   private static final int END = -1;
+  private static final byte[] GZIP_MAGIC = {0x1f, (byte) 0x8b};
 
   private final Path file;
   private final long fileBytes;
@@ -37,6 +41,12 @@ final class MtxText implements AutoCloseable {
   /** Counts the bytes taken from the file. */
   private static final class Counted extends FilterInputStream {
     private long count;
+
+    /** A pipe cannot tell; by asking, gzip finds out whether another packed part follows. */
+    @Override
+    public int available() {
+      return 1;
+    }
 
     Counted(InputStream in) {
       super(in);
@@ -77,31 +87,40 @@ final class MtxText implements AutoCloseable {
       throw bad(
           file,
           BadInputException.NO_LINE,
-          "cannot be read (" + reason(e) + "); expected a readable file");
+          "cannot be read (" + WholeFile.reason(e) + "); expected a readable file");
     }
   }
 
+  /** Opened once: what comes through a pipe comes once. */
   private static MtxText openFile(Path file) throws IOException {
-    boolean packed = beginsAsGzip(file);
-    long fileBytes = Files.size(file);
+    long fileBytes = Files.isRegularFile(file) ? Files.size(file) : 0;
     Counted raw = new Counted(Files.newInputStream(file));
     try {
-      InputStream in = packed ? new GZIPInputStream(raw, BUFFER_BYTES) : raw;
-      return new MtxText(file, fileBytes, raw, in, packed);
+      PushbackInputStream in = new PushbackInputStream(raw, GZIP_MAGIC.length);
+      boolean packed = beginsAsGzip(in);
+      InputStream text = packed ? new GZIPInputStream(in, BUFFER_BYTES) : in;
+      return new MtxText(file, fileBytes, raw, text, packed);
     } catch (EOFException | ZipException e) {
       raw.close();
-      throw bad(file, 1, "the gzip header is broken; expected a whole .mtx.gz file");
+      throw bad(
+          file,
+          1,
+          "the gzip header is broken; expected a whole .mtx.gz file: this one may be damaged");
+    } catch (IOException e) {
+      raw.close();
+      throw e;
     }
   }
 
-  private static boolean beginsAsGzip(Path file) throws IOException {
-    try (InputStream in = Files.newInputStream(file)) {
-      return in.read() == 0x1f && in.read() == 0x8b;
-    }
+  private static boolean beginsAsGzip(PushbackInputStream in) throws IOException {
+    byte[] first = in.readNBytes(GZIP_MAGIC.length);
+    in.unread(first);
+    return Arrays.equals(first, GZIP_MAGIC);
   }
 
-  private static String reason(IOException e) {
-    return e.getMessage() == null ? e.getClass().getSimpleName() : e.toString();
+  /** Whether opening it a second time gives the same bytes again. */
+  static boolean canBeReadAgain(Path file) {
+    return Files.isRegularFile(file);
   }
 
   private static BadInputException bad(Path file, long line, String message) {
@@ -140,9 +159,9 @@ final class MtxText implements AutoCloseable {
     } catch (EOFException e) {
       throw bad("the gzip data ends early; expected the rest of the file: copy it again");
     } catch (ZipException e) {
-      throw bad("the gzip data is corrupt (" + e.getMessage() + "); expected a whole .mtx.gz file");
+      throw bad("the gzip data is corrupt (" + e.getMessage() + "); the file may be damaged: copy it again");
     } catch (IOException e) {
-      throw bad("reading failed (" + reason(e) + "); expected a readable file");
+      throw bad("reading failed (" + WholeFile.reason(e) + "); expected a readable file");
     }
   }
 
@@ -383,7 +402,7 @@ final class MtxText implements AutoCloseable {
     try {
       in.close();
     } catch (IOException e) {
-      throw bad("closing failed (" + reason(e) + "); expected a readable file");
+      throw bad("closing failed (" + WholeFile.reason(e) + "); expected a readable file");
     }
   }
 }
