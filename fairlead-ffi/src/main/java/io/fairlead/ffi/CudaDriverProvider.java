@@ -22,6 +22,10 @@ import java.util.Optional;
 public final class CudaDriverProvider implements DriverProvider {
   private static final String LIBRARY = "libcuda.so.1";
 
+  /** First, and whatever is found: nobody is to install a driver for nothing. */
+  private static final String NOT_YET =
+      "this version of Fairlead has no CUDA yet; use the host device";
+
   private final String library;
 
   /** Used by {@link java.util.ServiceLoader}; any thread. */
@@ -54,14 +58,10 @@ public final class CudaDriverProvider implements DriverProvider {
       SymbolLookup driver = SymbolLookup.libraryLookup(library, arena);
       Optional<MemorySegment> version = driver.find("cuDriverGetVersion");
       return version.isEmpty()
-          ? library + " is there, but it is no CUDA driver: it has no cuDriverGetVersion"
-          : "the NVIDIA driver is there (CUDA "
-              + version(version.get(), arena)
-              + "), but this version of Fairlead does not drive CUDA yet; use the host device";
+          ? NOT_YET + " (" + library + " is there, and is no CUDA driver: no cuDriverGetVersion)"
+          : NOT_YET + " (a driver is there, CUDA " + version(version.get(), arena) + ")";
     } catch (IllegalArgumentException e) {
-      return "there is no NVIDIA driver: "
-          + library
-          + " cannot be loaded; install one, or use the host device";
+      return NOT_YET + " (nor is there a driver: " + library + " cannot be loaded)";
     } catch (IllegalCallerException e) {
       return "native access is denied; start Java with --enable-native-access=io.fairlead.ffi (or"
           + " ALL-UNNAMED on the class path), or use the host device";
