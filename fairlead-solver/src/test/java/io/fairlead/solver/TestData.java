@@ -23,12 +23,12 @@ final class TestData {
     String named = System.getProperty("FAIRLEAD_DATA", System.getenv("FAIRLEAD_DATA"));
     Path folder = named != null ? Path.of(named) : root().resolve("../shared/data").normalize();
     Path file = folder.resolve(name);
+    String wanted = "FAIRLEAD_DATA is to name a folder that holds " + name;
     boolean there = Files.exists(file);
     if (!there) {
-      System.err.println(
-          "!! NOT RUN: " + file + " is not there; set FAIRLEAD_DATA to the folder of " + name);
+      System.err.println("!! NOT RUN: " + wanted);
     }
-    assumeTrue(there, file + " is not there; set FAIRLEAD_DATA to its folder");
+    assumeTrue(there, wanted);
     return file;
   }
 }

@@ -71,7 +71,8 @@ final class SolveSuite implements Suite {
     Path data = dragons();
     if (data == null) {
       progress.done(
-          "no dragon matrices: set FAIRLEAD_DATA to their folder; their rows are left out");
+          "no dragon matrices: FAIRLEAD_DATA is to name a folder that holds dragon_res4.mtx and the"
+              + " others; their rows are left out");
     } else {
       addIterations(rows, data, progress);
       if (!options.quick()) {

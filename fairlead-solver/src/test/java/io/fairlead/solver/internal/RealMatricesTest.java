@@ -60,12 +60,12 @@ class RealMatricesTest {
   })
   void theDragonIsSolved(String matrix, String rhs, int most, double norm, double sum) {
     Path file = dataFolder().resolve(matrix);
+    String wanted = "FAIRLEAD_DATA is to name a folder that holds " + matrix;
     boolean there = Files.exists(file);
     if (!there) {
-      System.err.println(
-          "!! NOT RUN: " + file + " is not there; set FAIRLEAD_DATA to the folder of " + matrix);
+      System.err.println("!! NOT RUN: " + wanted);
     }
-    assumeTrue(there, file + " is not there; set FAIRLEAD_DATA to its folder");
+    assumeTrue(there, wanted);
     MatrixFile read = MatrixMarket.readMatrix(file);
     SpdCheck.require(read);
     CsrMatrix a = read.matrix();
