@@ -11,7 +11,7 @@ public final class ExitCode {
   /** The command line was wrong. */
   public static final int USAGE = 2;
 
-  /** The input was wrong: a file, or a matrix that the method cannot solve. */
+  /** A file was wrong, input or output, or a matrix that the method cannot solve. */
   public static final int BAD_INPUT = 3;
 
   /** A device or a message failed, or there was not enough memory. */

@@ -20,7 +20,16 @@ import picocli.CommandLine.ParameterException;
     mixinStandardHelpOptions = true,
     versionProvider = Version.class,
     subcommands = {SolveCommand.class, BenchCommand.class, DemoCommand.class},
-    synopsisSubcommandLabel = "COMMAND")
+    synopsisSubcommandLabel = "COMMAND",
+    footer = {
+      "",
+      "Exit codes: 0 done, 1 not converged, 2 usage, 3 bad input or output, 4 device or message"
+          + " failure or too little memory, 69 it could not be started.",
+      "",
+      "Environment:",
+      "  FAIRLEAD_JAVA_OPTS   options for the JVM, as -Xmx8g for 8 GiB of heap",
+      "  FAIRLEAD_DATA        the folder with the dragon matrices, for bench solve"
+    })
 public final class Main implements Runnable {
 
   @CommandLine.Spec private @Nullable CommandSpec spec;
@@ -36,17 +45,55 @@ public final class Main implements Runnable {
     plainLogLines();
     PrintWriter out = new PrintWriter(System.out, true, StandardCharsets.UTF_8);
     PrintWriter err = new PrintWriter(System.err, true, StandardCharsets.UTF_8);
-    System.exit(run(out, err, args));
+    Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> uncaught(failure, err));
+    int code = run(out, err, args);
+    if (!isEnding()) { // else an exit is under way, and a second one would only complain
+      System.exit(code);
+    }
   }
 
   /** Runs the command in this process; what {@link #main} does without the exit. */
   static int run(PrintWriter out, PrintWriter err, String... args) {
-    return new CommandLine(new Main())
-        .setCaseInsensitiveEnumValuesAllowed(true)
-        .setOut(out)
+    try {
+      int code = commandLine(out, err).execute(args);
+      return out.checkError() ? Failures.reportLostOutput(code, err) : code;
+    } catch (Error failure) { // the parser lets those pass
+      return Failures.report(failure, err);
+    }
+  }
+
+  private static CommandLine commandLine(PrintWriter out, PrintWriter err) {
+    CommandLine line = new CommandLine(new Main());
+    Words.register(line);
+    return line.setOut(out)
         .setErr(err)
-        .setExecutionExceptionHandler((failure, line, parsed) -> Failures.report(failure, err))
-        .execute(args);
+        .setParameterExceptionHandler((wrong, words) -> Failures.reportUsage(wrong))
+        .setExecutionExceptionHandler(
+            (failure, at, parsed) ->
+                isEnding() ? ExitCode.FAILURE : Failures.report(failure, err));
+  }
+
+  /** A thread that ends for want of memory may leave others waiting for it. */
+  private static void uncaught(Throwable failure, PrintWriter err) {
+    if (isEnding()) {
+      return;
+    }
+    int code = Failures.report(failure, err);
+    if (Failures.isOutOfMemory(failure)) {
+      System.exit(code);
+    }
+  }
+
+  /** Whether the process was told to end, by a signal, say. */
+  private static boolean isEnding() {
+    Thread none = Thread.ofPlatform().unstarted(() -> {});
+    try {
+      Runtime.getRuntime().addShutdownHook(none);
+      Runtime.getRuntime().removeShutdownHook(none);
+      return false;
+    } catch (IllegalStateException ending) {
+      return true;
+    }
   }
 
   /** A person reads the log of a command: one line each, no class names, no dates. */

@@ -19,12 +19,15 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "solve",
     description = {
-      "Solves A x = b for a sparse symmetric positive definite matrix in a Matrix Market file,",
-      "by conjugate gradients with multigrid, on the devices and ranks at hand."
+      "Solves A x = b for a sparse symmetric positive definite matrix.",
+      "It is read from a Matrix Market file; the method is conjugate gradients with multigrid."
     },
     footer = {
       "",
-      "Exit codes: 0 solved, 1 not converged, 2 usage, 3 bad input, 4 device or message failure."
+      "Exit codes: 0 solved, 1 not converged, 2 usage, 3 bad input or output, 4 device or message"
+          + " failure or too little memory, 69 it could not be started.",
+      "",
+      "Environment: FAIRLEAD_JAVA_OPTS has options for the JVM, as -Xmx8g for 8 GiB of heap."
     },
     mixinStandardHelpOptions = true,
     sortOptions = false,
@@ -57,10 +60,9 @@ public final class SolveCommand implements Callable<Integer> {
   @Option(
       names = "--out",
       paramLabel = "FILE",
-      description = {
-        "Write x there, as Matrix Market (packed, if it ends in .gz); it appears only when complete.",
-        "- is standard output."
-      })
+      description =
+        "Write x there, as Matrix Market; it appears only when complete. Packed if it ends in"
+            + " .gz; - is standard output.")
   private @Nullable Path out;
 
   @Option(

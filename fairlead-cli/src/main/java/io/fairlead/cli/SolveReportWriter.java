@@ -76,9 +76,10 @@ final class SolveReportWriter {
     String columns = o.columns().size() == 1 ? "" : ", " + o.columns().size() + " systems";
     return String.format(
         Locale.ROOT,
-        "%s%d iterations%s: relative residual %.3e, convergence factor %.3f",
+        "%s%d %s%s: relative residual %.3e, convergence factor %.3f",
         what,
         o.iterations(),
+        o.iterations() == 1 ? "iteration" : "iterations",
         columns,
         o.relativeResidual(),
         o.convergenceFactor());

@@ -6,6 +6,9 @@ import io.fairlead.solver.DenseColumns;
 import io.fairlead.solver.MatrixMarket;
 import io.fairlead.solver.ReadProgress;
 import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.io.Writer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -72,6 +75,16 @@ class SolveCommandTest {
     Run both = Run.fairlead("solve", BUS, "--out", "-", "--json", "-");
     assertThat(both.code()).isEqualTo(ExitCode.USAGE);
     assertThat(both.err()).contains("standard output");
+  }
+
+  @Test
+  void oneIterationIsNotSeveral() throws IOException {
+    Path file =
+        Files.writeString(
+            folder.resolve("a.mtx"),
+            "%%MatrixMarket matrix coordinate real symmetric\n1 1 1\n1 1 2\n");
+    Run run = Run.fairlead("solve", file, "--device", "host", "--precond", "none");
+    assertThat(run.out()).as(run.err()).startsWith("solved in 1 iteration:");
   }
 
   @Test
@@ -166,7 +179,66 @@ class SolveCommandTest {
   void wrongUseGivesExitCodeTwoAndSaysWhat(String words) {
     Run run = Run.fairlead((Object[]) (words.isEmpty() ? new String[0] : words.split(" ")));
     assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.USAGE);
-    assertThat(run.err()).isNotBlank().doesNotContain("\tat ");
+    assertThat(run.err()).isNotBlank().doesNotContain("\tat ", "not an int", "AMG");
+    assertThat(run.err().lines().toList()).as("no page of usage").hasSizeLessThan(8);
+    assertThat(run.err()).containsPattern("See fairlead( solve| bench|) --help");
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "--ranks x|expected a whole number",
+        "--jobs 9999999999999|expected a whole number",
+        "--tol tight|expected a number, such as 0.5 or 1e-8, not 'tight'",
+        "--precond ilu|expected amg, jacobi or none, not 'ilu'",
+        "--sync sleepy|expected nonblocking, blocking or spin, not 'sleepy'"
+      })
+  void whatIsNoNumberOrChoiceIsSaidInPlainWords(String words, String says) {
+    Run run = Run.fairlead((Object[]) ("solve a.mtx " + words).split(" "));
+    assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.USAGE);
+    assertThat(run.err()).contains(says);
+  }
+
+  @Test
+  void theHelpIsWhole() {
+    assertThat(Run.fairlead("--help").out())
+        .contains("69", "FAIRLEAD_JAVA_OPTS", "FAIRLEAD_DATA")
+        .contains("positive definite matrix.");
+    assertThat(Run.fairlead("solve", "--help").out()).contains("69", "FAIRLEAD_JAVA_OPTS");
+    assertThat(Run.fairlead("bench", "--help").out())
+        .contains("Exit codes")
+        .doesNotContain("COMMAND");
+  }
+
+  @Test
+  void aGridForASuiteWithoutOneIsRefused() {
+    Run run = Run.fairlead("bench", "host", "--grid", 20);
+    assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.USAGE);
+    assertThat(run.err()).contains("--grid");
+  }
+
+  @Test
+  void outputThatDoesNotArriveIsNoSuccess() {
+    Writer full =
+        new Writer() {
+          @Override
+          public void write(char[] text, int offset, int length) throws IOException {
+            throw new IOException("no space left");
+          }
+
+          @Override
+          public void flush() {}
+
+          @Override
+          public void close() {}
+        };
+    StringWriter err = new StringWriter();
+    int code =
+        Main.run(
+            new PrintWriter(full), new PrintWriter(err), "solve", "--poisson", "4", "--out", "-");
+    assertThat(code).as("%s", err).isEqualTo(ExitCode.BAD_INPUT);
+    assertThat(err.toString()).contains("standard output: cannot be written");
   }
 
   @Test
@@ -174,6 +246,7 @@ class SolveCommandTest {
     Run run = Run.fairlead("solve", BUS, "--device", "host", "--device-memory", "16K");
     assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.FAILURE);
     assertThat(run.err()).contains("16").doesNotContain("\tat ").doesNotContain("bug");
+    assertThat(run.err()).contains("larger --device-memory");
   }
 
   @Test

@@ -24,10 +24,20 @@ import picocli.CommandLine.Parameters;
     mixinStandardHelpOptions = true,
     sortOptions = false,
     versionProvider = Version.class,
-    subcommands = {VCycleWorker.class, TaskWorker.class})
+    subcommands = {VCycleWorker.class, TaskWorker.class},
+    synopsisSubcommandLabel = "",
+    footer = {
+      "",
+      "Exit codes: 0 measured, whatever the figures; 2 usage; 3 an output that cannot be written;"
+          + " 4 a failure, 69 it could not be started.",
+      "",
+      "Environment: FAIRLEAD_DATA names the folder with the dragon matrices (solve)."
+    })
 public final class BenchCommand implements Callable<Integer> {
   private static final List<Suite> SUITES =
       List.of(new VCycleSuite(), new HostSuite(), new SolveSuite(), new TaskSuite());
+
+  private static final int GRID = 64;
 
   @CommandLine.Spec private @Nullable CommandSpec spec;
 
@@ -46,9 +56,8 @@ public final class BenchCommand implements Callable<Integer> {
   @Option(
       names = "--grid",
       paramLabel = "N",
-      defaultValue = "64",
       description = "Points along one side of the generated problem (vcycle; default 64).")
-  private int grid;
+  private @Nullable Integer grid;
 
   @Option(
       names = "--json",
@@ -62,9 +71,7 @@ public final class BenchCommand implements Callable<Integer> {
   @Override
   public Integer call() throws Exception {
     CommandLine line = Objects.requireNonNull(spec).commandLine();
-    if (grid < 8 || grid > 512) {
-      throw new CommandLine.ParameterException(line, "--grid takes 8 to 512, not " + grid);
-    }
+    requireGrid(line);
     if (json != null && !json.equals("-")) {
       if (json.isEmpty()) {
         throw new CommandLine.ParameterException(
@@ -72,13 +79,23 @@ public final class BenchCommand implements Callable<Integer> {
       }
       AtomicFile.requireWritable(Path.of(json)); // now, not after an hour of measuring
     }
-    Suite.Options options = new Suite.Options(quick, grid);
+    Suite.Options options = new Suite.Options(quick, grid == null ? GRID : grid);
     if (list) {
       list(line, options);
       return ExitCode.OK;
     }
     report(chosen(line).run(options, Progress.to(line.getErr(), Progress.onTerminal())), line);
     return ExitCode.OK;
+  }
+
+  private void requireGrid(CommandLine line) {
+    if (grid != null && (grid < 8 || grid > 512)) {
+      throw new CommandLine.ParameterException(line, "--grid takes 8 to 512, not " + grid);
+    }
+    if (grid != null && suite != null && !chosen(line).takesGrid()) {
+      throw new CommandLine.ParameterException(
+          line, "--grid: the suite " + suite + " has problems of its own and takes none");
+    }
   }
 
   private void list(CommandLine line, Suite.Options options) {

@@ -77,7 +77,7 @@ public record Row(
       return "goal";
     }
     if (must != null) {
-      return keeps(must) ? "must" : "MISSED";
+      return keeps(must) ? "kept" : "MISSED";
     }
     return goal == null ? "" : "short";
   }

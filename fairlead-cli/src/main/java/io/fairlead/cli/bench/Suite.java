@@ -14,6 +14,11 @@ interface Suite {
   /** The ids of the rows that {@link #run} gives with these options. */
   List<String> ids(Options options);
 
+  /** Whether the size of its problem can be chosen, see {@link Options#grid}. */
+  default boolean takesGrid() {
+    return false;
+  }
+
   /** Measures. Blocks for as long as it takes; with {@code quick} under a minute. */
   List<Row> run(Options options, Progress progress) throws Exception;
 

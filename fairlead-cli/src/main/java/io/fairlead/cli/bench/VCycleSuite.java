@@ -33,6 +33,11 @@ final class VCycleSuite implements Suite {
   }
 
   @Override
+  public boolean takesGrid() {
+    return true;
+  }
+
+  @Override
   public List<String> ids(Options options) {
     List<String> ids = new ArrayList<>();
     for (int ranks : RANKS) {

@@ -26,17 +26,17 @@ class RowTest {
   @Test
   void verdictFollowsTheBounds() {
     Row lower = Row.exact("r", "x", "lower", 1.2);
-    assertThat(lower.bounds(1.3, 1.1).verdict()).isEqualTo("must");
+    assertThat(lower.bounds(1.3, 1.1).verdict()).isEqualTo("kept");
     assertThat(lower.bounds(1.3, 1.25).verdict()).isEqualTo("goal");
     assertThat(lower.bounds(1.0, null).verdict()).isEqualTo("MISSED");
-    assertThat(Row.exact("r", "x", "higher", 4).bounds(3.0, 5.0).verdict()).isEqualTo("must");
+    assertThat(Row.exact("r", "x", "higher", 4).bounds(3.0, 5.0).verdict()).isEqualTo("kept");
     assertThat(lower.verdict()).isEmpty();
   }
 
   @Test
   void theTableAndTheMapHaveEveryField() {
     Row row = Row.exact("some.id", "us", "lower", 2).against(4).bounds(3.0, 1.0);
-    assertThat(Table.of(java.util.List.of(row))).contains("some.id", "us", "0.5", "<= 3", "must");
+    assertThat(Table.of(java.util.List.of(row))).contains("some.id", "us", "0.5", "<= 3", "must", "kept");
     assertThat(row.toMap())
         .containsOnlyKeys(
             "id",
