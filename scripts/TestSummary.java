@@ -1,3 +1,4 @@
+import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -5,6 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 import javax.xml.parsers.DocumentBuilderFactory;
+import org.w3c.dom.Document;
 import org.w3c.dom.Element;
 import org.w3c.dom.Node;
 
@@ -16,6 +18,9 @@ import org.w3c.dom.Node;
  * <p>Run by ./verify as {@code java scripts/TestSummary.java ROOT}.
  */
 class TestSummary {
+  /** Test classes by name that Surefire passes over, see the root pom. */
+  private static final String NO_SUITE = ".*RaceTest\\.java|.*\\.canary\\..*";
+
   private int passed;
   private final List<String> failed = new ArrayList<>();
   private final List<String> skipped = new ArrayList<>();
@@ -38,11 +43,29 @@ class TestSummary {
   /** A module with tests and no report stands on one that failed, or its JVM died at once. */
   private void addModule(Path module) throws Exception {
     List<Path> reports = reports(module.resolve("target/surefire-reports"));
-    if (reports.isEmpty() && Files.isDirectory(module.resolve("src/test/java"))) {
+    Path sources = module.resolve("src/test/java");
+    if (reports.isEmpty() && Files.isDirectory(sources)) {
       notRun.add("the tests of " + module.getFileName());
     }
     for (Path report : reports) {
       add(report);
+    }
+    if (!reports.isEmpty() && Files.isDirectory(sources)) {
+      addClassesWithoutReport(sources, reports);
+    }
+  }
+
+  /** A class whose JVM died, or that was passed over, is in no report. */
+  private void addClassesWithoutReport(Path sources, List<Path> reports) throws IOException {
+    List<String> names = reports.stream().map(file -> file.getFileName().toString()).toList();
+    try (Stream<Path> files = Files.walk(sources)) {
+      files
+          .map(file -> sources.relativize(file).toString().replace(File.separatorChar, '.'))
+          .filter(file -> file.endsWith("Test.java") && !file.matches(NO_SUITE))
+          .map(file -> file.substring(0, file.length() - ".java".length()))
+          .filter(suite -> !names.contains("TEST-" + suite + ".xml"))
+          .sorted()
+          .forEach(suite -> notRun.add(suite + ": it left no report"));
     }
   }
 
@@ -61,9 +84,29 @@ class TestSummary {
   private void add(Path report) throws Exception {
     var document = DocumentBuilderFactory.newInstance().newDocumentBuilder().parse(report.toFile());
     var cases = document.getElementsByTagName("testcase");
+    if (cases.getLength() == 0) {
+      skipped.add(suite(report) + ": " + lastWords(document));
+    }
     for (int i = 0; i < cases.getLength(); i++) {
       add((Element) cases.item(i));
     }
+  }
+
+  private static String suite(Path report) {
+    String name = report.getFileName().toString();
+    return name.substring("TEST-".length(), name.length() - ".xml".length());
+  }
+
+  /** A suite that stopped before its first test has nowhere to put a reason but its output. */
+  private static String lastWords(Document document) {
+    String said = "";
+    for (String stream : List.of("system-out", "system-err")) {
+      var outputs = document.getElementsByTagName(stream);
+      for (int i = 0; i < outputs.getLength(); i++) {
+        said = outputs.item(i).getTextContent().strip().lines().reduce(said, (a, b) -> b);
+      }
+    }
+    return "none of its tests was run; " + (said.isBlank() ? "no reason given" : said);
   }
 
   private void add(Element test) {

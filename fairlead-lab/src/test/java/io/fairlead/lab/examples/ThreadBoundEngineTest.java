@@ -29,18 +29,24 @@ class ThreadBoundEngineTest {
   private static final int BATCHES = 500;
 
   private static Path library;
+  private static boolean built;
 
   @BeforeAll
   static void build() throws IOException, InterruptedException {
     Path target = Repository.root().resolve("fairlead-lab/target/meter");
     Files.createDirectories(target);
     library = target.resolve(System.mapLibraryName("meter"));
-    boolean built = compile(Repository.root().resolve(SOURCE), library);
+    built = compile(Repository.root().resolve(SOURCE), library);
     if (!built) {
       System.out.println(
           "!! NO C COMPILER (gcc): the example that wraps a thread-bound library was NOT run");
     }
+  }
+
+  /** Asked by each test, not before all of them: what skips a whole class leaves no reason. */
+  private static Path library() {
     assumeTrue(built, "no gcc");
+    return library;
   }
 
   private static boolean compile(Path source, Path target)
@@ -88,7 +94,7 @@ class ThreadBoundEngineTest {
   /** Without the engine: the library refuses, on whatever thread the second call lands. */
   @Test
   void theLibraryIsBoundToItsThread() throws InterruptedException {
-    Meter meter = new Meter(library);
+    Meter meter = new Meter(library());
     meter.open();
     List<Throwable> thrown = Collections.synchronizedList(new ArrayList<>());
     Thread other =
@@ -111,7 +117,7 @@ class ThreadBoundEngineTest {
   @Test
   void manyTasksUseIt() {
     try (TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT)) {
-      Engine<Meter> meters = ThreadBoundEngine.declare(tasks, library, 2);
+      Engine<Meter> meters = ThreadBoundEngine.declare(tasks, library(), 2);
       assertThat(ThreadBoundEngine.meansByTasks(tasks, meters, batches())).isEqualTo(expected());
       assertThat(meters.stats().calls()).isEqualTo(BATCHES);
       assertThat(meters.stats().failures()).isZero();
@@ -123,7 +129,7 @@ class ThreadBoundEngineTest {
   void aPlainExecutorUsesIt() throws Exception {
     try (TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
         ExecutorService executor = Executors.newFixedThreadPool(8)) {
-      Engine<Meter> meters = ThreadBoundEngine.declare(tasks, library, 2);
+      Engine<Meter> meters = ThreadBoundEngine.declare(tasks, library(), 2);
       assertThat(ThreadBoundEngine.meansByExecutor(executor, meters, batches()))
           .isEqualTo(expected());
     }
@@ -133,7 +139,7 @@ class ThreadBoundEngineTest {
   void tasksAndAnExecutorUseItAtTheSameTimeOnFewThreads() throws Exception {
     try (TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
         ExecutorService executor = Executors.newFixedThreadPool(4)) {
-      Engine<Meter> meters = ThreadBoundEngine.declare(tasks, library, 2);
+      Engine<Meter> meters = ThreadBoundEngine.declare(tasks, library(), 2);
       Set<Thread> threads = ConcurrentHashMap.newKeySet();
       List<Future<?>> plain = new ArrayList<>();
       for (int i = 0; i < 200; i++) {
@@ -151,7 +157,7 @@ class ThreadBoundEngineTest {
   @Test
   void theLibrarysOwnErrorsReachTheCaller() {
     try (TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT)) {
-      Engine<Meter> meters = ThreadBoundEngine.declare(tasks, library, 1);
+      Engine<Meter> meters = ThreadBoundEngine.declare(tasks, library(), 1);
       assertThatThrownBy(() -> meters.call(0, Meter::mean))
           .isInstanceOfSatisfying(
               Meter.MeterException.class, e -> assertThat(e.code()).isEqualTo(3));
