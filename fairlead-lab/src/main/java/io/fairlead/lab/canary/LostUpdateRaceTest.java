@@ -14,16 +14,27 @@ import org.openjdk.jcstress.infra.results.I_Result;
 @Outcome(id = "1", expect = Expect.FORBIDDEN, desc = "One increment was lost.")
 @State
 public class LostUpdateRaceTest {
+  /** Long enough for the other to come between, on a busy machine too. */
+  private static final int SPINS = 50;
+
   private int value;
 
   @Actor
   public void first() {
-    value++;
+    increment();
   }
 
   @Actor
   public void second() {
-    value++;
+    increment();
+  }
+
+  private void increment() {
+    int seen = value;
+    for (int spin = 0; spin < SPINS; spin++) {
+      Thread.onSpinWait();
+    }
+    value = seen + 1;
   }
 
   @Arbiter
