@@ -3,7 +3,8 @@
 # Sourced by ./fairlead when there is something to build; needs root, dist, is_current, JAVA_HOME and
 # add_start_options.
 #
-#   build_dist    builds target/dists/N and points target/dist to it; at most one process at a time
+#   build_dist    builds target/dists/N and points target/dist to it; at most one process at a time;
+#                 fails with 130 if it was interrupted
 #
 # The lock: flock on target/build.lock where there is a flock (the kernel lets go when its holder
 # dies); else a folder target/build.lock.d that only one process can make, with its maker's host and
@@ -12,9 +13,14 @@
 say() { echo "fairlead: $*" >&2; }
 
 build_dist() {
-  mkdir -p "$root/target"
+  if ! mkdir -p "$root/target" 2> /dev/null || [ ! -w "$root/target" ]; then
+    say "cannot write to the folder $root/target, which is where it builds itself"
+    say "  Make it writable, or clone into a folder of yours."
+    return 1
+  fi
   if [ "${FAIRLEAD_LOCK:-}" != mkdir ] && command -v flock > /dev/null 2>&1; then
     (
+      trap 'interrupted' INT
       flock -n 9 || {
         say "another process is building; waiting for it"
         flock 9
@@ -26,11 +32,16 @@ build_dist() {
     (
       take_folder_lock || exit 1
       trap 'rm -rf "$root/target/build.lock.d"' EXIT
-      trap 'exit 130' INT
+      trap 'interrupted' INT
       trap 'exit 143' TERM HUP
       is_current || build_locked
     )
   fi
+}
+
+interrupted() {
+  say "interrupted"
+  exit 130
 }
 
 # A maker needs this long, at most, from making the folder to signing it.

@@ -137,6 +137,38 @@ class LauncherTest {
   }
 
   @Test
+  void aFolderThatCannotBeWrittenToIsNamed() throws Exception {
+    write("target", "in the way");
+    Result result = fairlead("solve");
+    assertThat(result.exitCode).isEqualTo(CANNOT_RUN);
+    assertThat(result.err).contains("cannot write to the folder " + root.resolve("target"));
+    assertThat(result.err).doesNotContain("line ");
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"flock", "mkdir"})
+  void anInterruptedBuildSaysSo(String lock) throws Exception {
+    assumeTrue(Files.isExecutable(Path.of("/usr/bin/setsid")), "there is no /usr/bin/setsid");
+    Process asked = new ProcessBuilder("/bin/bash", "-c", "kill -INT $$; echo ignored").start();
+    String answer = new String(asked.getInputStream().readAllBytes(), UTF_8);
+    assumeTrue(answer.isEmpty(), "interrupts are ignored here, as in a background job");
+    // As a terminal does it: to all of the group.
+    script(
+        maven.resolve("bin/mvn"),
+        """
+        if [ "$1" = -version ]; then echo 'Apache Maven 3.9.9 (x)'; exit; fi
+        kill -INT 0
+        exec sleep 60
+        """);
+    String command = root.resolve("fairlead").toString();
+    Map<String, String> environment = Map.of("FAIRLEAD_LOCK", lock);
+    Result result =
+        end(start(root, environment, Path.of("/usr/bin/setsid"), "--wait", command, "solve"));
+    assertThat(result.exitCode).as(result.err).isEqualTo(130);
+    assertThat(result.err).contains("interrupted").doesNotContain("failed");
+  }
+
+  @Test
   void runsThroughALinkFromAnotherFolder() throws Exception {
     Path link = Files.createSymbolicLink(folder.resolve("fl"), root.resolve("fairlead"));
     Path linkToLink = Files.createSymbolicLink(folder.resolve("fl2"), Path.of("fl"));
