@@ -1,4 +1,4 @@
-/** One seed replays a whole world; contract suites for devices and transports. */
+/** Contract suites for drivers and transports. */
 module io.fairlead.sim {
   requires transitive io.fairlead.device;
   requires transitive io.fairlead.comm;

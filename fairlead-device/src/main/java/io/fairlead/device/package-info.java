@@ -6,7 +6,10 @@
  *
  * <p>Start at {@link io.fairlead.device.DeviceContext} (one device as all tasks share it), then
  * {@link io.fairlead.device.DeviceStream} (ordered work), {@link io.fairlead.device.Mark} (a
- * position in it) and {@link io.fairlead.device.Operand} (what the work is done on). How order is
+ * position in it) and {@link io.fairlead.device.Operand} (what the work is done on). A kernel comes
+ * from a {@link io.fairlead.device.ModuleSource}, which is made of {@link
+ * io.fairlead.device.spi.ModuleImage images}, and runs over a {@link io.fairlead.device.spi.Grid}:
+ * those two are the only types of the driver interface that users of devices need. How order is
  * kept is told in {@code StreamCore}, how waiters are woken in {@code Waiters}.
  */
 @NullMarked
