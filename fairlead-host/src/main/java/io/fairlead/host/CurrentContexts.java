@@ -69,8 +69,8 @@ final class CurrentContexts {
       LOG.log(
           Level.INFO,
           "The host device keeps current contexts per Java thread, not per OS thread as a GPU does:"
-              + " no OsThreads provider works here (add fairlead-ffi and"
-              + " --enable-native-access=io.fairlead.ffi to have one).");
+              + " no OsThreads provider works here (to have one, add fairlead-ffi and"
+              + " --enable-native-access=io.fairlead.ffi, or =ALL-UNNAMED on the class path).");
     }
     return new CurrentContexts(found.orElse(() -> Thread.currentThread().threadId()));
   }
