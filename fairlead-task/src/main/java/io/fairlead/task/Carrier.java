@@ -1,8 +1,12 @@
 package io.fairlead.task;
 
+import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 
@@ -44,6 +48,12 @@ final class Carrier extends RoleThread {
 
   /** How long a spare waits for the next use: more than between two bursts of one program. */
   private static final long SPARE_IDLE_NANOS = 5_000_000_000L;
+
+  /** It counts as asleep if it still is so long after it was first seen so: no stop of the JVM. */
+  private static final long BLOCKED_NANOS = 300_000;
+
+  /** A carrier that stands still is asked so often whether it sleeps; asking costs some µs. */
+  private static final long BLOCKED_LOOK_NANOS = 5_000_000;
 
   private static final System.Logger LOG = System.getLogger(Carriers.class.getName());
   private static final VarHandle SLOT;
@@ -89,6 +99,11 @@ final class Carrier extends RoleThread {
   // the watcher's: what it saw when it last looked
   long turnsSeen;
   long turnsSeenNanos;
+  private int looksBlocked;
+  private long lookedNanos;
+
+  /** Where the system tells what this thread does; null where it does not, or before it runs. */
+  private volatile @Nullable Path status;
 
   Carrier(Carriers carriers, int number, boolean spare) {
     super(
@@ -114,6 +129,7 @@ final class Carrier extends RoleThread {
 
   @Override
   public void run() {
+    status = statusOfThisThread();
     for (; ; ) {
       Resumable next = searches ? null : next();
       if (next == null) {
@@ -264,6 +280,44 @@ final class Carrier extends RoleThread {
     return (long) TURNS.getOpaque(this);
   }
 
+  private static @Nullable Path statusOfThisThread() {
+    try {
+      Path proc = Path.of("/proc");
+      return proc.resolve(Files.readSymbolicLink(proc.resolve("thread-self"))).resolve("stat");
+    } catch (IOException | UnsupportedOperationException notLinux) {
+      return null;
+    }
+  }
+
+  /**
+   * By the watcher, of one that stands still: whether it is asleep, so that its processor is free.
+   */
+  boolean isBlocked(long now) {
+    boolean news = turnsSeenNanos - lookedNanos > 0;
+    if (news || now - lookedNanos > (looksBlocked == 1 ? BLOCKED_NANOS : BLOCKED_LOOK_NANOS)) {
+      looksBlocked = !looksBlocked() ? 0 : news ? 1 : looksBlocked + 1;
+      lookedNanos = now;
+    }
+    return looksBlocked > 1;
+  }
+
+  private boolean looksBlocked() {
+    Path file = status;
+    if (getState() != State.RUNNABLE) {
+      return true;
+    }
+    if (file == null) {
+      return false;
+    }
+    try {
+      String text = Files.readString(file, StandardCharsets.ISO_8859_1);
+      return text.charAt(text.lastIndexOf(')') + 2)
+          != 'R'; // in native code it may sleep all the same
+    } catch (IOException ended) {
+      return false;
+    }
+  }
+
   boolean isMounted() {
     return MOUNTED.getOpaque(this) != null;
   }
@@ -299,7 +353,7 @@ final class Carrier extends RoleThread {
   }
 
   private @Nullable Resumable lookForAWhile() {
-    if (!carriers.maySpin) {
+    if (!carriers.roomToSearch()) {
       return look();
     }
     long start = System.nanoTime();

@@ -2,6 +2,7 @@ package io.fairlead.task;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -94,6 +95,9 @@ final class Carriers {
   /** Turns in a row from the next slot before the own queue has one. */
   static final int SLOT_TURNS_MAX = 16;
 
+  /** A test that leaves a task running must fail, not hang. */
+  private static final long CLOSE_NANOS_MAX = 30_000_000_000L;
+
   private static final VarHandle LAST_POLL;
   private static final VarHandle NAPPER;
 
@@ -115,7 +119,6 @@ final class Carriers {
   /** Carriers beyond these are spares. */
   final int regulars;
 
-  final boolean maySpin;
   final String label;
   final ReadyQueue ready = new ReadyQueue();
   final TaskThreads threads = (task, body) -> thread(body);
@@ -132,9 +135,8 @@ final class Carriers {
 
   Carriers(String label, int regulars) {
     this.label = label;
-    this.watcher = new Watcher(this);
     this.regulars = regulars;
-    this.maySpin = regulars > 1;
+    this.watcher = new Watcher(this);
     this.all = new Carrier[regulars];
     for (int i = 0; i < regulars; i++) {
       all[i] = new Carrier(this, i, false);
@@ -297,7 +299,16 @@ final class Carriers {
   /** Whether one more may search: half of them at most, for the others hinder those who work. */
   boolean trySearch() {
     int now = searching.get();
-    return maySpin && 2 * now < regulars && searching.compareAndSet(now, now + 1);
+    return roomToSearch() && 2 * now < regulars && searching.compareAndSet(now, now + 1);
+  }
+
+  /** Whether a processor is free for it: with one only, or with all in use, searching hinders. */
+  boolean roomToSearch() {
+    int mounted = 0;
+    for (Carrier carrier : all) {
+      mounted += carrier.isMounted() ? 1 : 0;
+    }
+    return regulars > 1 && mounted < regulars;
   }
 
   /** A searcher gives up; it has still to look once more before it parks. */
@@ -377,10 +388,11 @@ final class Carriers {
     return false;
   }
 
-  /** Rests no more: what is pending is the watcher's while this one is busy. */
+  /** Rests no more: what it looked after is the watcher's while it is busy. */
   void leaveNap(Carrier carrier) {
+    // volatile, before the look at the watcher: it sees that nobody is left, or is woken
     if (napper == carrier) {
-      napper = null; // volatile, before the look at the watcher: it sees this, or is woken
+      napper = null;
       watch();
     }
   }
@@ -474,14 +486,17 @@ final class Carriers {
 
   private void joinAll() {
     boolean interrupted = false;
+    long end = System.nanoTime() + CLOSE_NANOS_MAX;
     for (Thread thread : threadsOf()) {
-      for (; ; ) {
+      while (thread.isAlive() && System.nanoTime() - end < 0) {
         try {
-          thread.join();
-          break;
+          thread.join(Duration.ofNanos(CLOSE_NANOS_MAX));
         } catch (InterruptedException e) {
           interrupted = true;
         }
+      }
+      if (thread.isAlive()) {
+        throw new IllegalStateException(thread + " still runs a task that does not suspend");
       }
     }
     if (interrupted) {

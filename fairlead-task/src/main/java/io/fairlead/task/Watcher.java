@@ -142,27 +142,50 @@ final class Watcher extends RoleThread {
   private boolean lookAtCarriers(long now) {
     boolean ready = false;
     boolean handedOver = false;
-    int carriersStuck = 0;
-    int carriersActive = 0;
+    int stuck = 0;
+    int active = 0;
     for (Carrier carrier : carriers.all()) {
       boolean mounted = carrier.isMounted();
-      boolean stuck = mounted && standsStill(carrier, now);
-      carriersActive += mounted ? 1 : 0;
-      carriersStuck += stuck ? 1 : 0;
+      boolean still = standsStill(carrier, now) && mounted;
+      active += mounted ? 1 : 0;
+      stuck += still ? 1 : 0;
       if (carrier.hasWork()) {
         ready = true;
-        handedOver |= stuck && carrier.handOver();
+        handedOver |= still && carrier.handOver();
       }
     }
-    carriers.sparesWanted(Math.min(carriersStuck, SPARES_MAX));
-    boolean late = isCommonLate(now) || (handedOver && carriersStuck == carriersActive);
-    if (handedOver || late) {
+    boolean common = !carriers.ready.isEmpty();
+    if (handedOver) {
       carriers.signal();
     }
-    if (late && !carriers.anyParked() && !carriers.anySearching()) {
-      carriers.useSpare(++spareNumber);
+    boolean late = isCommonLate(now) || (common && stuck == active);
+    if (late || carriers.sparesActive() > 0) {
+      carriers.sparesWanted(sparesFor(now));
     }
-    return ready || !carriers.ready.isEmpty();
+    if (late && !carriers.anySearching()) {
+      if (carriers.anyParked()) {
+        carriers.signal();
+      } else {
+        carriers.useSpare(++spareNumber);
+      }
+    }
+    return ready || common;
+  }
+
+  /** One for each that stands still: see the class comment. */
+  private int sparesFor(long now) {
+    int blocked = 0;
+    int computing = 0;
+    for (Carrier carrier : carriers.all()) {
+      if (carrier.isMounted() && now - carrier.turnsSeenNanos >= LATE_NANOS) {
+        if (carrier.isBlocked(now)) {
+          blocked++;
+        } else {
+          computing++;
+        }
+      }
+    }
+    return Math.min(blocked + Math.min(computing, carriers.regulars), SPARES_MAX);
   }
 
   private static boolean standsStill(Carrier carrier, long now) {

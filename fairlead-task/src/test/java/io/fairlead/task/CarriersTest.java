@@ -2,6 +2,11 @@ package io.fairlead.task;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -335,6 +340,67 @@ class CarriersTest {
             }));
   }
 
+  @Test
+  void moreLongTasksThanCarriersAddFewSpares() {
+    Carriers carriers = carriers(2);
+    AtomicBoolean stop = new AtomicBoolean();
+    List<Thread> loops = new ArrayList<>();
+    for (int i = 0; i < 40; i++) {
+      loops.add(
+          start(
+              carriers,
+              () -> {
+                while (!stop.get()) {
+                  Thread.onSpinWait();
+                }
+              }));
+    }
+    Eventually.holds("both processors are given a spare", () -> carriers.sparesActive() >= 2);
+    // one that the system stops for long may count as asleep once; each of 40 would not
+    boolean many =
+        Eventually.holdsWithin(Duration.ofMillis(100), () -> carriers.sparesActive() > 10);
+    stop.set(true);
+    assertThat(many).isFalse();
+    loops.forEach(CarriersTest::join);
+  }
+
+  @Test
+  void nativeCallsThatBlockAreGivenAsManySpares() throws Throwable {
+    Linker linker = Linker.nativeLinker();
+    MemorySegment usleep = linker.defaultLookup().find("usleep").orElseThrow();
+    MethodHandle sleep =
+        linker.downcallHandle(
+            usleep, FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT));
+    Carriers carriers = carriers(2);
+    AtomicBoolean free = new AtomicBoolean();
+    AtomicInteger begun = new AtomicInteger();
+    List<Thread> blocked = new ArrayList<>();
+    for (int i = 0; i < 20; i++) {
+      blocked.add(
+          start(
+              carriers,
+              () -> {
+                begun.incrementAndGet();
+                while (!free.get()) {
+                  sleepIn(sleep);
+                }
+              }));
+    }
+    Eventually.holds("all have begun", () -> begun.get() == 20);
+    join(start(carriers, () -> free.set(true)));
+    blocked.forEach(CarriersTest::join);
+    assertEmpty(carriers);
+  }
+
+  private static void sleepIn(MethodHandle sleep) {
+    try {
+      int error = (int) sleep.invokeExact(20_000);
+      assertThat(error).isZero();
+    } catch (Throwable e) {
+      throw new AssertionError(e);
+    }
+  }
+
   /** Parked inside a static initialiser: the JDK cannot take it off its carrier. */
   private static final class Pinned {
     static final CountDownLatch FREED = new CountDownLatch(1);
@@ -482,6 +548,4 @@ class CarriersTest {
     assertAllSleep(carriers);
     Eventually.holds("the watcher sleeps", carriers::isWatcherAsleep);
   }
-
-  // --- idle work
 }
