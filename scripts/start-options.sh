@@ -9,5 +9,7 @@ add_start_options() {
   options+=(
     --module-path "$(IFS=:; echo "${jars[*]}")"
     --enable-native-access=io.fairlead.ffi
+    # With it tasks run on carriers of ours; see "fairlead doctor".
+    --add-opens java.base/java.lang=io.fairlead.task
   )
 }

@@ -19,7 +19,7 @@ import picocli.CommandLine.ParameterException;
     description = "Drives GPUs and message libraries from any number of Java tasks.",
     mixinStandardHelpOptions = true,
     versionProvider = Version.class,
-    subcommands = {SolveCommand.class, BenchCommand.class, DemoCommand.class},
+    subcommands = {SolveCommand.class, BenchCommand.class, DemoCommand.class, DoctorCommand.class},
     synopsisSubcommandLabel = "COMMAND",
     footer = {
       "",

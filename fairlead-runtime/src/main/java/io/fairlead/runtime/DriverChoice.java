@@ -33,6 +33,21 @@ record DriverChoice(Driver driver, String reason) {
     return open(config, providers);
   }
 
+  /** What the drivers say of themselves, the one that auto prefers first. */
+  static List<DriverReport> reports() {
+    List<DriverProvider> providers =
+        ServiceLoader.load(DriverProvider.class).stream().map(ServiceLoader.Provider::get).toList();
+    return byPreference(providers).stream().map(DriverChoice::report).toList();
+  }
+
+  private static DriverReport report(DriverProvider provider) {
+    return switch (provider.probe()) {
+      case Probe.Available(String version, int devices) ->
+          new DriverReport(provider.name(), true, devices, version);
+      case Probe.Unavailable(String why) -> new DriverReport(provider.name(), false, 0, why);
+    };
+  }
+
   static DriverChoice open(FairleadConfig config, List<DriverProvider> providers) {
     return config.device().equals(FairleadConfig.AUTO)
         ? best(config, providers)

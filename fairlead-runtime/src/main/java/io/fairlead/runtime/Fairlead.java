@@ -136,6 +136,14 @@ public final class Fairlead implements AutoCloseable {
     }
   }
 
+  /**
+   * What the drivers on the path say of themselves, the one that {@code auto} prefers first. Opens
+   * none. Any thread that may block.
+   */
+  public static List<DriverReport> drivers() {
+    return DriverChoice.reports();
+  }
+
   // --- what there is ------------------------------------------------------------------------
 
   public FairleadConfig config() {

@@ -117,10 +117,10 @@ final class ChildProcess {
     return command;
   }
 
-  /** A child starts as this process did: with its collector, its caches, its heap. */
+  /** A child starts as this process did: with its collector, caches, heap, carriers. */
   private static List<String> tuning() {
     return ManagementFactory.getRuntimeMXBean().getInputArguments().stream()
-        .filter(option -> option.startsWith("-X"))
+        .filter(option -> option.startsWith("-X") || option.startsWith("--add-opens"))
         .toList();
   }
 

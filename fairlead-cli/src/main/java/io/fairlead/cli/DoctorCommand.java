@@ -1,0 +1,170 @@
+package io.fairlead.cli;
+
+import io.fairlead.runtime.DriverReport;
+import io.fairlead.runtime.Fairlead;
+import io.fairlead.task.CarrierReport;
+import io.fairlead.task.TaskConfig;
+import io.fairlead.task.TaskRuntime;
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Objects;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+
+/**
+ * {@code fairlead doctor}: what is on in this place, why, and what to pass to change it. Finds out
+ * only; whatever it finds, it has done its work.
+ */
+@Command(
+    name = "doctor",
+    description = "Says what is used here, why, and how to change it.",
+    mixinStandardHelpOptions = true)
+final class DoctorCommand implements Callable<Integer> {
+  private static final String MASK = "Cpus_allowed_list:";
+
+  @Option(names = "--json", description = "Print JSON.")
+  private boolean json;
+
+  @CommandLine.Spec private @Nullable CommandSpec spec;
+
+  DoctorCommand() {}
+
+  /**
+   * What was found out.
+   *
+   * @param affinity the processors that this process may use, as the system lists them, or null
+   * @param carriers null if what was asked for cannot be had; refused then says why
+   */
+  private record Findings(
+      int processors,
+      @Nullable String affinity,
+      @Nullable CarrierReport carriers,
+      @Nullable String refused,
+      List<DriverReport> drivers) {}
+
+  @Override
+  public Integer call() {
+    PrintWriter out = Objects.requireNonNull(spec).commandLine().getOut();
+    Findings found = examine();
+    if (json) {
+      out.println(Json.text(map(found)));
+    } else {
+      lines(found).forEach(out::println);
+    }
+    out.flush();
+    return ExitCode.OK;
+  }
+
+  private static Findings examine() {
+    CarrierReport carriers = null;
+    String refused = null;
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.from(System.getProperties()))) {
+      carriers = runtime.carriers();
+    } catch (IllegalStateException | IllegalArgumentException cannotBeHad) {
+      refused = cannotBeHad.getMessage();
+    }
+    return new Findings(
+        Runtime.getRuntime().availableProcessors(),
+        affinity(),
+        carriers,
+        refused,
+        Fairlead.drivers());
+  }
+
+  /** The processors that this process may use, as the system lists them, or null. */
+  static @Nullable String affinity() {
+    try {
+      for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
+        if (line.startsWith(MASK)) {
+          return line.substring(MASK.length()).strip();
+        }
+      }
+      return null;
+    } catch (IOException elsewhere) {
+      return null; // not Linux
+    }
+  }
+
+  private static String java() {
+    return Runtime.version() + ", " + System.getProperty("java.vm.name");
+  }
+
+  private static String mode(CarrierReport report) {
+    return report.mode().name().toLowerCase(Locale.ROOT);
+  }
+
+  // --- as JSON
+  // ------------------------------------------------------------------------------------
+
+  private static Map<String, @Nullable Object> map(Findings found) {
+    Map<String, @Nullable Object> map = new LinkedHashMap<>();
+    map.put("version", Version.number());
+    map.put("java", java());
+    map.put("processors", found.processors());
+    map.put("affinity", found.affinity());
+    map.put("carriers", carriers(found));
+    map.put("drivers", found.drivers().stream().map(DoctorCommand::driver).toList());
+    return map;
+  }
+
+  private static Map<String, @Nullable Object> carriers(Findings found) {
+    Map<String, @Nullable Object> map = new LinkedHashMap<>();
+    CarrierReport report = found.carriers();
+    if (report == null) {
+      map.put("mode", null);
+      map.put("why", found.refused());
+    } else {
+      map.put("mode", mode(report));
+      map.put("why", report.why());
+      map.put("flag", report.flag());
+      map.put("count", report.carriers());
+    }
+    return map;
+  }
+
+  private static Map<String, @Nullable Object> driver(DriverReport report) {
+    Map<String, @Nullable Object> map = new LinkedHashMap<>();
+    map.put("name", report.name());
+    map.put("available", report.available());
+    map.put("devices", report.devices());
+    map.put(report.available() ? "version" : "why", report.text());
+    return map;
+  }
+
+  // --- for a person
+  // -------------------------------------------------------------------------------
+
+  private static List<String> lines(Findings found) {
+    List<String> lines = new ArrayList<>();
+    lines.add("fairlead    " + Version.number() + ", Java " + java());
+    String mask = found.affinity();
+    lines.add(
+        "processors  " + found.processors() + (mask == null ? "" : " (may use " + mask + ")"));
+    CarrierReport report = found.carriers();
+    if (report == null) {
+      lines.add("carriers    none (" + found.refused() + ")");
+    } else {
+      lines.add("carriers    " + mode(report) + " (" + report.why() + ")");
+      lines.add("            for own ones: java " + report.flag());
+    }
+    found.drivers().forEach(driver -> lines.add("driver      " + line(driver)));
+    return lines;
+  }
+
+  private static String line(DriverReport driver) {
+    return driver.available()
+        ? driver.name() + " " + driver.text() + ", devices: " + driver.devices()
+        : driver.name() + ": not here: " + driver.text();
+  }
+}
