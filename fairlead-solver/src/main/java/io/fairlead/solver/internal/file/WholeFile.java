@@ -80,20 +80,18 @@ public final class WholeFile {
   public static boolean isSame(Path one, Path other) throws IOException {
     Target first = resolve(one);
     Target second = resolve(other);
-    if (first.kind == Kind.STREAM || second.kind == Kind.STREAM) {
-      return false;
-    }
     if (first.kind == Kind.ABSENT || second.kind == Kind.ABSENT) {
       return first.kind == second.kind && first.path.equals(second.path);
     }
-    return Files.isSameFile(first.path, second.path);
+    return Files.isSameFile(first.path, second.path)
+        && !Files.readAttributes(first.path, BasicFileAttributes.class).isOther();
   }
 
   /** Returns why it failed, in words for a person, without the name of the file. */
   public static String reason(IOException failure) {
     return switch (failure) {
       case AccessDeniedException denied -> "permission denied";
-      case NoSuchFileException missing -> "there is no " + missing.getFile();
+      case NoSuchFileException missing -> "its folder is gone";
       case FileSystemException known when known.getReason() != null ->
           Objects.requireNonNull(known.getReason());
       default ->
@@ -123,24 +121,35 @@ public final class WholeFile {
   private static Target resolve(Path name) throws IOException {
     Path path = name.toAbsolutePath();
     for (int links = 0; links <= LINKS_MAX; links++) {
-      if (Files.exists(path)) {
-        return existing(path);
+      if (standsForSomethingOpen(path)) {
+        return new Target(path, Files.isDirectory(path) ? Kind.FOLDER : Kind.STREAM);
       }
       if (!Files.isSymbolicLink(path)) {
-        return absent(path);
+        return Files.exists(path) ? existing(path) : absent(path);
       }
       path = path.resolveSibling(Files.readSymbolicLink(path));
     }
     throw new FileSystemException(name.toString(), null, "its links lead nowhere");
   }
 
+  /** As {@code /dev/stdout} does: a new file in that place would not be what is open. */
+  private static boolean standsForSomethingOpen(Path path) throws IOException {
+    Path folder = path.getParent();
+    if (folder == null || !Files.exists(path)) {
+      return false;
+    }
+    Path real = folder.toRealPath();
+    return real.startsWith("/proc") || real.startsWith("/dev/fd");
+  }
+
   private static Target existing(Path path) throws IOException {
     BasicFileAttributes attributes = Files.readAttributes(path, BasicFileAttributes.class);
-    // What lies below /dev and /proc stands for something open; a new file would not be that.
-    if (attributes.isOther() || path.startsWith("/dev") || path.startsWith("/proc")) {
-      return new Target(path, attributes.isDirectory() ? Kind.FOLDER : Kind.STREAM);
+    if (attributes.isDirectory()) {
+      return new Target(path, Kind.FOLDER);
     }
-    return new Target(path.toRealPath(), attributes.isDirectory() ? Kind.FOLDER : Kind.FILE);
+    return attributes.isOther()
+        ? new Target(path, Kind.STREAM)
+        : new Target(path.toRealPath(), Kind.FILE);
   }
 
   private static Target absent(Path path) throws IOException {

@@ -7,9 +7,13 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.nio.file.AccessDeniedException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -89,6 +93,16 @@ class WholeFileTest {
   }
 
   @Test
+  void reasonsArePlainWordsWithoutTheNameOfAFile() {
+    assertThat(WholeFile.reason(new AccessDeniedException("x"))).isEqualTo("permission denied");
+    assertThat(WholeFile.reason(new NoSuchFileException("x"))).isEqualTo("its folder is gone");
+    assertThat(WholeFile.reason(new FileSystemException("x", null, "Read-only file system")))
+        .isEqualTo("Read-only file system");
+    assertThat(WholeFile.reason(new IOException("No space left on device")))
+        .isEqualTo("No space left on device");
+  }
+
+  @Test
   void aFolderIsRefused() {
     assertThatThrownBy(() -> write(folder, "new")).hasMessageContaining("it is a folder");
   }
@@ -153,6 +167,39 @@ class WholeFileTest {
       process.destroyForcibly();
     }
     assertThat(folder).isEmptyDirectory();
+  }
+
+  /** A name such as standard output's, here of a file that is open. */
+  @Test
+  void whatStandsForSomethingOpenIsWrittenStraight() throws Exception {
+    assumeTrue(Files.isDirectory(Path.of("/proc/self/fd")), "no /proc/self/fd");
+    Path file = Files.writeString(folder.resolve("file"), "");
+    try (var open = Files.newOutputStream(file)) {
+      Path own = ownNumberOf(file);
+      Path link = Files.createSymbolicLink(folder.resolve("link"), own);
+      Object key = Files.readAttributes(file, BasicFileAttributes.class).fileKey();
+      write(link, "written");
+      assertThat(file).hasContent("written");
+      assertThat(Files.readAttributes(file, BasicFileAttributes.class).fileKey()).isEqualTo(key);
+      assertThat(WholeFile.isSame(link, file)).isTrue();
+      open.flush();
+    }
+  }
+
+  private static Path ownNumberOf(Path file) throws IOException {
+    try (Stream<Path> numbers = Files.list(Path.of("/proc/self/fd"))) {
+      return numbers
+          .filter(
+              number -> {
+                try {
+                  return Files.exists(number) && Files.isSameFile(number, file);
+                } catch (IOException gone) {
+                  return false;
+                }
+              })
+          .findFirst()
+          .orElseThrow();
+    }
   }
 
   /** Writes and never ends. */
