@@ -69,8 +69,7 @@ public final class Main implements Runnable {
         .setErr(err)
         .setParameterExceptionHandler((wrong, words) -> Failures.reportUsage(wrong))
         .setExecutionExceptionHandler(
-            (failure, at, parsed) ->
-                isEnding() ? ExitCode.FAILURE : Failures.report(failure, err));
+            (failure, at, parsed) -> isEnding() ? ExitCode.FAILURE : Failures.report(failure, err));
   }
 
   /** A thread that ends for want of memory may leave others waiting for it. */

@@ -61,8 +61,8 @@ public final class SolveCommand implements Callable<Integer> {
       names = "--out",
       paramLabel = "FILE",
       description =
-        "Write x there, as Matrix Market; it appears only when complete. Packed if it ends in"
-            + " .gz; - is standard output.")
+          "Write x there, as Matrix Market; it appears only when complete. Packed if it ends in"
+              + " .gz; - is standard output.")
   private @Nullable Path out;
 
   @Option(

@@ -25,7 +25,8 @@ final class Words {
     try {
       return Integer.parseInt(text);
     } catch (NumberFormatException none) {
-      throw new TypeConversionException("expected a whole number of reasonable size, not '" + text + "'");
+      throw new TypeConversionException(
+          "expected a whole number of reasonable size, not '" + text + "'");
     }
   }
 
@@ -33,7 +34,8 @@ final class Words {
     try {
       return Double.parseDouble(text);
     } catch (NumberFormatException none) {
-      throw new TypeConversionException("expected a number, such as 0.5 or 1e-8, not '" + text + "'");
+      throw new TypeConversionException(
+          "expected a number, such as 0.5 or 1e-8, not '" + text + "'");
     }
   }
 

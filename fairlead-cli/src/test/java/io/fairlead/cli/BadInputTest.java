@@ -152,7 +152,8 @@ class BadInputTest {
             folder.resolve("x0.mtx"), "%%MatrixMarket matrix array real general\n1 2\n1\n2\n");
     Run run = Run.fairlead("solve", file, "--x0", x0);
     assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.BAD_INPUT);
-    assertThat(run.err()).contains("x0.mtx")
+    assertThat(run.err())
+        .contains("x0.mtx")
         .contains("initial guess has 2 columns; expected 1")
         .doesNotContain("1, or");
   }

@@ -30,9 +30,7 @@ class FailuresTest {
     for (Throwable failure : failures) {
       StringWriter err = new StringWriter();
       assertThat(Failures.report(failure, new PrintWriter(err))).isEqualTo(ExitCode.FAILURE);
-      assertThat(err.toString())
-          .contains("FAIRLEAD_JAVA_OPTS=-Xmx")
-          .doesNotContain("bug", "\tat ");
+      assertThat(err.toString()).contains("FAIRLEAD_JAVA_OPTS=-Xmx").doesNotContain("bug", "\tat ");
     }
   }
 
@@ -48,9 +46,7 @@ class FailuresTest {
       process.destroyForcibly();
     }
     assertThat(process.exitValue()).as(Files.readString(err)).isEqualTo(ExitCode.FAILURE);
-    assertThat(Files.readString(err))
-        .contains("FAIRLEAD_JAVA_OPTS=-Xmx")
-        .doesNotContain("\tat ");
+    assertThat(Files.readString(err)).contains("FAIRLEAD_JAVA_OPTS=-Xmx").doesNotContain("\tat ");
   }
 
   private static Process start(List<String> options, List<String> words, Path err)

@@ -82,7 +82,8 @@ class CudaDriverProviderTest {
     String compiler = told == null || told.isBlank() ? "gcc" : told;
     try {
       Process gcc =
-          new ProcessBuilder(compiler, "-shared", "-fPIC", "-o", library.toString(), source.toString())
+          new ProcessBuilder(
+                  compiler, "-shared", "-fPIC", "-o", library.toString(), source.toString())
               .inheritIO()
               .start();
       return gcc.waitFor() == 0;

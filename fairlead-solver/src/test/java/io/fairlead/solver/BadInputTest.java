@@ -305,7 +305,9 @@ class BadInputTest {
     }
     Files.write(file, Arrays.copyOf(whole, 5));
     assertThat(reading(file))
-        .hasMessage(file + ":1: the gzip header is broken; expected a whole .mtx.gz file: this one may be damaged");
+        .hasMessage(
+            file
+                + ":1: the gzip header is broken; expected a whole .mtx.gz file: this one may be damaged");
   }
 
   @Test

@@ -36,7 +36,8 @@ class RowTest {
   @Test
   void theTableAndTheMapHaveEveryField() {
     Row row = Row.exact("some.id", "us", "lower", 2).against(4).bounds(3.0, 1.0);
-    assertThat(Table.of(java.util.List.of(row))).contains("some.id", "us", "0.5", "<= 3", "must", "kept");
+    assertThat(Table.of(java.util.List.of(row)))
+        .contains("some.id", "us", "0.5", "<= 3", "must", "kept");
     assertThat(row.toMap())
         .containsOnlyKeys(
             "id",

@@ -103,7 +103,15 @@ class RaceSuiteTest {
     return LONG
         ? List.of("-m", "default")
         : List.of(
-            "-f", "1", "-iters", "2", "-time", "200", "-sc", "false", "-jvmArgs",
+            "-f",
+            "1",
+            "-iters",
+            "2",
+            "-time",
+            "200",
+            "-sc",
+            "false",
+            "-jvmArgs",
             "-XX:+UseSerialGC");
   }
 

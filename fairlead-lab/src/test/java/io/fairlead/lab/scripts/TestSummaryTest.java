@@ -30,8 +30,11 @@ class TestSummaryTest {
 
   @Test
   void aTestThatWasSkippedIsListedWithItsReason() throws Exception {
-    suite("a.GpuTest", "<testcase classname='a.GpuTest' name='x'><skipped message='no GPU'/></testcase>");
-    assertThat(summary(0)).contains("skipped: a.GpuTest.x: no GPU", "1 passed, 0 failed, 1 skipped");
+    suite(
+        "a.GpuTest",
+        "<testcase classname='a.GpuTest' name='x'><skipped message='no GPU'/></testcase>");
+    assertThat(summary(0))
+        .contains("skipped: a.GpuTest.x: no GPU", "1 passed, 0 failed, 1 skipped");
   }
 
   /** What an assumption before all tests leaves behind. */

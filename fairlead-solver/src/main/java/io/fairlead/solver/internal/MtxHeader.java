@@ -180,16 +180,12 @@ record MtxHeader(
         case "skew-symmetric" -> Symmetry.SKEW_SYMMETRIC;
         case "hermitian" ->
             throw bad(
-                text,
-                line,
-                "hermitian matrices are not supported; expected general or symmetric");
+                text, line, "hermitian matrices are not supported; expected general or symmetric");
         default ->
             throw bad(
                 text,
                 line,
-                "the symmetry "
-                    + quote(word)
-                    + " is unknown; expected general or symmetric");
+                "the symmetry " + quote(word) + " is unknown; expected general or symmetric");
       };
     }
 

@@ -159,7 +159,10 @@ final class MtxText implements AutoCloseable {
     } catch (EOFException e) {
       throw bad("the gzip data ends early; expected the rest of the file: copy it again");
     } catch (ZipException e) {
-      throw bad("the gzip data is corrupt (" + e.getMessage() + "); the file may be damaged: copy it again");
+      throw bad(
+          "the gzip data is corrupt ("
+              + e.getMessage()
+              + "); the file may be damaged: copy it again");
     } catch (IOException e) {
       throw bad("reading failed (" + WholeFile.reason(e) + "); expected a readable file");
     }
