@@ -103,6 +103,7 @@ final class Watcher extends RoleThread {
     bell = ASLEEP;
     VarHandle.fullFence(); // see the class comment
     if (nothingToSeeTo()) {
+      carriers.sparesWanted(0); // one that stood still when last seen would keep its spare for good
       while (bell == ASLEEP && !carriers.isClosing()) {
         LockSupport.park(this);
         Thread.interrupted();

@@ -539,6 +539,29 @@ class CarriersTest {
     }
   }
 
+  /** With nothing ready the watcher sleeps, and nobody would tell the spare later. */
+  @Test
+  void aSpareLeavesWhenItsWorkIsDoneThoughOthersStandStill() {
+    Carriers carriers = carriers(2);
+    AtomicBoolean stop = new AtomicBoolean();
+    List<Thread> loops = new ArrayList<>();
+    for (int i = 0; i < 2; i++) {
+      loops.add(
+          start(
+              carriers,
+              () -> {
+                while (!stop.get()) {
+                  Thread.onSpinWait();
+                }
+              }));
+    }
+    join(start(carriers, () -> {}));
+    Eventually.holds("the watcher sleeps", carriers::isWatcherAsleep);
+    Eventually.holds("no spare is active", () -> carriers.sparesActive() == 0);
+    stop.set(true);
+    loops.forEach(CarriersTest::join);
+  }
+
   @Test
   void idleAllSleepWithoutLimit() {
     Carriers carriers = carriers(3);
