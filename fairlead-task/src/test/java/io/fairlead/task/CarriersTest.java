@@ -20,11 +20,16 @@ import java.util.concurrent.locks.ReentrantLock;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.DisabledIfSystemProperty;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Own carriers, each test with some of its own. Nothing here may hang: that is what is tested. */
 @Timeout(120)
+@DisabledIfSystemProperty(
+    named = "fairlead.test.closed",
+    matches = "true",
+    disabledReason = "there are no own carriers where the package is closed")
 @SuppressWarnings("ThreadPriorityCheck") // yields are part of what a scheduler is asked for
 class CarriersTest {
   private final List<Carriers> opened = new ArrayList<>();

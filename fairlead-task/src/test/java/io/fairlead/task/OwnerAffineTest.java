@@ -17,9 +17,14 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.DisabledIfSystemProperty;
 
 /** Tasks on an owner's thread. */
 @Timeout(60)
+@DisabledIfSystemProperty(
+    named = "fairlead.test.closed",
+    matches = "true",
+    disabledReason = "there are no own carriers where the package is closed")
 @SuppressWarnings("ThreadPriorityCheck") // a yield is one more way to suspend
 class OwnerAffineTest {
   private TaskRuntime runtime;

@@ -121,6 +121,8 @@ class RaceSuiteTest {
     command.addAll(List.of("--enable-native-access=ALL-UNNAMED", "-cp"));
     command.add(System.getProperty("java.class.path"));
     command.addAll(List.of("org.openjdk.jcstress.Main", "-v", "-r", folder.toString()));
+    // own carriers, in every configuration
+    command.addAll(List.of("-jvmArgsPrepend", "--add-opens=java.base/java.lang=ALL-UNNAMED"));
     command.addAll(options);
     return command;
   }
