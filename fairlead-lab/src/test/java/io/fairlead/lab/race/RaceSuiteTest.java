@@ -31,7 +31,7 @@ class RaceSuiteTest {
   private static final boolean LONG = Boolean.getBoolean("fairlead.long");
   private static final long LIMIT_MINUTES = LONG ? 120 : 8;
 
-  /** The runs of the canary alone, of ten seconds and more each. */
+  /** The runs of the canary alone, of less than a minute each. */
   private static final int CANARY_ATTEMPTS = 3;
 
   /** What jcstress starts a line with when it reports a result of a test. */
@@ -76,8 +76,8 @@ class RaceSuiteTest {
   void theCanaryIsCaught() throws IOException, InterruptedException {
     List<String> seen = results(CANARY, output);
     for (int attempt = 1; attempt <= CANARY_ATTEMPTS && !seen.contains("FAILED"); attempt++) {
-      List<String> longer =
-          List.of("-t", Pattern.quote(CANARY), "-f", "1", "-iters", "10", "-time", "1000");
+      List<String> longer = new ArrayList<>(briefly(10, 1000));
+      longer.addAll(List.of("-t", Pattern.quote(CANARY)));
       seen = results(CANARY, runJcstress("canary" + attempt, longer));
     }
     assertThat(seen).as("the test that loses updates").contains("FAILED");
@@ -100,19 +100,22 @@ class RaceSuiteTest {
   }
 
   private static List<String> howLong() {
-    return LONG
-        ? List.of("-m", "default")
-        : List.of(
-            "-f",
-            "1",
-            "-iters",
-            "2",
-            "-time",
-            "200",
-            "-sc",
-            "false",
-            "-jvmArgs",
-            "-XX:+UseSerialGC");
+    return LONG ? List.of("-m", "default") : briefly(2, 200);
+  }
+
+  /** In one fork and one configuration. */
+  private static List<String> briefly(int iterations, int millis) {
+    return List.of(
+        "-f",
+        "1",
+        "-iters",
+        Integer.toString(iterations),
+        "-time",
+        Integer.toString(millis),
+        "-sc",
+        "false",
+        "-jvmArgs",
+        "-XX:+UseSerialGC");
   }
 
   private static List<String> command(Path folder, List<String> options) {
