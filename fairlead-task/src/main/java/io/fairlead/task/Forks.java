@@ -268,8 +268,10 @@ public final class Forks {
       HEAD.setOpaque(this, h);
       depth++;
       try {
+        Object argument = frame.argument;
+        frame.argument = null; // not kept alive until the next fork here
         @SuppressWarnings("NullAway") // forked, so there is a function
-        R result = ((ObjectFork<@Nullable Object, R>) frame.fn).run(this, frame.argument);
+        R result = ((ObjectFork<@Nullable Object, R>) frame.fn).run(this, argument);
         if (head == h) {
           depth--;
           return result;
@@ -283,7 +285,7 @@ public final class Forks {
     }
     joinTaken(frame);
     R result = (R) Task.nullable(frame.result);
-    frame.result = null;
+    frame.forget();
     return result;
   }
 
@@ -378,8 +380,11 @@ public final class Forks {
   private void unwind(int base) {
     while (head > base) {
       int h = head - 1;
-      if (own[h] instanceof JoinFrame frame && !frame.claim()) {
-        dropTaken(frame);
+      if (own[h] instanceof JoinFrame frame) {
+        if (!frame.claim()) {
+          dropTaken(frame);
+        }
+        frame.forget();
       }
       HEAD.setOpaque(this, h); // a scope's child needs no deque: its scope finds it
     }

@@ -65,6 +65,9 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
   /** Calls the function and keeps its result. The runner's thread. */
   abstract void call(Forks own, TaskScope<?> scope);
 
+  /** Lets go of the objects it holds. The owner's thread, once it is free. */
+  void forget() {}
+
   // --- the owner's side -------------------------------------------------------------------------
 
   /** Release: whoever takes it sees its arguments. */

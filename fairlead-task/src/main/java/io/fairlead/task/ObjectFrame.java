@@ -22,4 +22,10 @@ public final class ObjectFrame<R extends @Nullable Object> extends JoinFrame {
   void call(Forks own, TaskScope<?> scope) {
     result = own.call(scope, (ObjectFork<@Nullable Object, ?>) fn, argument);
   }
+
+  @Override
+  void forget() {
+    argument = null;
+    result = null;
+  }
 }

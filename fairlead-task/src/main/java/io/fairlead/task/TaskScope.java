@@ -194,8 +194,8 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     if (here == null || owner.isRoot() || !here.isOf(Thread.currentThread(), owner)) {
       return null;
     }
-    if (here.thread instanceof RoleThread) {
-      return null;
+    if (here.thread instanceof RoleThread || !(owner.placement() instanceof Placement.Free)) {
+      return null; // in place they would hold up an owner's thread
     }
     Forks found = here.forksOf(runtime.runners());
     lazy = found;

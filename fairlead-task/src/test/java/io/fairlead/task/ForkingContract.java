@@ -130,6 +130,25 @@ abstract class ForkingContract {
   }
 
   @Test
+  void aFrameKeepsNoObjectAlive() {
+    inTask(
+        () -> {
+          try (TaskScope<Integer> scope = runtime.scope()) {
+            scope.forkJoin(
+                (forks, n) -> {
+                  ObjectFrame<Object> joined = forks.fork((f, o) -> o, new Object());
+                  assertThat(forks.join(joined)).isNotNull();
+                  assertThat(joined.argument).isNull();
+                  assertThat(joined.result).isNull();
+                  return 0;
+                },
+                0);
+          }
+          return true;
+        });
+  }
+
+  @Test
   void manyFramesAtOnceGrowTheDeque() {
     long sum =
         framed(
@@ -202,7 +221,8 @@ abstract class ForkingContract {
     CountDownLatch going = new CountDownLatch(1);
     AtomicReference<TaskScope<Long>> frames = new AtomicReference<>();
     Thread canceller =
-        Thread.ofVirtual()
+        Thread.ofPlatform() // the recursion never gives up its carrier
+            .daemon()
             .start(
                 () -> {
                   TaskScopeTest.awaitQuietly(going);

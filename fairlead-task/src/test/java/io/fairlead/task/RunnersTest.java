@@ -201,6 +201,23 @@ class RunnersTest {
   }
 
   @Test
+  void childrenOfAffineTasksHaveThreads() {
+    assumeTrue(runtime.carriers().mode() == CarrierMode.OWN, "affine tasks want own carriers");
+    Owner owner = runtime.owner("o", Role.OWNER);
+    boolean elsewhere =
+        owner
+            .<Boolean>affine(
+                () -> {
+                  try (TaskScope<Boolean> scope = runtime.scope()) {
+                    Fork<Boolean> fork = scope.fork(owner::isOwnerThread);
+                    return !fork.isLazy() && !scope.join().getFirst();
+                  }
+                })
+            .await();
+    assertThat(elsewhere).isTrue();
+  }
+
+  @Test
   void aTinyPairIsNotTaken() {
     assertThat(takenPairs()).isLessThan(PAIRS / 10);
   }
