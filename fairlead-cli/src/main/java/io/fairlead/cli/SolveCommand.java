@@ -108,6 +108,12 @@ public final class SolveCommand implements Callable<Integer> {
   private int jobs;
 
   @Option(
+      names = "--at-once",
+      paramLabel = "N",
+      description = "Solve no more jobs than so many at the same time (default: all of them).")
+  private @Nullable Integer atOnce;
+
+  @Option(
       names = "--device",
       paramLabel = "D",
       defaultValue = "auto",
@@ -158,6 +164,7 @@ public final class SolveCommand implements Callable<Integer> {
         precond,
         ranks,
         jobs,
+        atOnce == null ? jobs : Math.min(atOnce, jobs),
         device,
         deviceMemory,
         sync);
@@ -170,6 +177,7 @@ public final class SolveCommand implements Callable<Integer> {
     require(maxIterations >= 0, "--max-iterations takes 0 or more");
     require(ranks >= 1 && ranks <= 1024, "--ranks takes 1 to 1024");
     require(jobs >= 1 && jobs <= 100_000, "--jobs takes 1 to 100000");
+    require(atOnce == null || atOnce >= 1, "--at-once takes 1 or more");
     device = device.toLowerCase(Locale.ROOT);
     require(
         device.equals("auto") || device.equals("host") || device.equals("cuda"),

@@ -57,7 +57,7 @@ final class SolveReportWriter {
         o.deviceName(),
         o.request().waitMode().name().toLowerCase(Locale.ROOT),
         o.request().ranks() == 1 ? "1 rank" : o.request().ranks() + " ranks",
-        o.request().jobs() == 1 ? "" : ", " + o.request().jobs() + " jobs at once",
+        jobs(o.request()),
         Bytes.text(o.peakBytes()),
         s.read(),
         s.setup(),
@@ -92,5 +92,14 @@ final class SolveReportWriter {
         + " ("
         + String.join(" > ", rows)
         + String.format(Locale.ROOT, "), operator complexity %.2f", complexity);
+  }
+
+  private static String jobs(SolveRequest request) {
+    if (request.jobs() == 1) {
+      return "";
+    }
+    return request.atOnce() == request.jobs()
+        ? ", " + request.jobs() + " jobs at once"
+        : ", " + request.jobs() + " jobs, " + request.atOnce() + " at once";
   }
 }

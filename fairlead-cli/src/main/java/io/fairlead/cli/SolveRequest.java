@@ -17,6 +17,7 @@ record SolveRequest(
     Preconditioner preconditioner,
     int ranks,
     int jobs,
+    int atOnce,
     String device,
     @Nullable Long deviceMemory,
     WaitMode waitMode) {

@@ -23,9 +23,11 @@ import java.io.PrintWriter;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** One run of {@code fairlead solve}: read, set up, solve, write. Blocks until it is done. */
 final class SolveRun {
@@ -183,19 +185,35 @@ final class SolveRun {
     };
   }
 
-  private List<Solution> solutions(Fairlead fairlead, SparseSolver solver, SolveInput input)
-      throws IOException {
-    if (request.jobs() == 1) {
-      return allColumns(solver, input, shown());
+  private List<Solution> solutions(Fairlead fairlead, SparseSolver solver, SolveInput input) {
+    List<List<Solution>> jobs = new ArrayList<>(Collections.nCopies(request.jobs(), List.of()));
+    AtomicInteger next = new AtomicInteger();
+    Runnable worker =
+        () -> {
+          for (int job = next.getAndIncrement(); job < jobs.size(); job = next.getAndIncrement()) {
+            SolveListener listener = job == 0 ? shown() : SolveListener.SILENT;
+            jobs.set(job, allColumns(solver, input, listener));
+          }
+        };
+    if (request.atOnce() == 1) {
+      worker.run();
+    } else {
+      runAtOnce(fairlead, worker);
     }
-    try (TaskScope<List<Solution>> scope = fairlead.scope()) {
-      for (int job = 0; job < request.jobs(); job++) {
-        SolveListener listener = job == 0 ? shown() : SolveListener.SILENT;
-        scope.fork(() -> allColumns(solver, input, listener));
+    requireSame(jobs);
+    return jobs.getFirst();
+  }
+
+  private void runAtOnce(Fairlead fairlead, Runnable worker) {
+    try (TaskScope<Boolean> scope = fairlead.scope()) {
+      for (int i = 0; i < request.atOnce(); i++) {
+        scope.fork(
+            () -> {
+              worker.run();
+              return true;
+            });
       }
-      List<List<Solution>> jobs = scope.join();
-      requireSame(jobs);
-      return jobs.getFirst();
+      scope.join();
     }
   }
 

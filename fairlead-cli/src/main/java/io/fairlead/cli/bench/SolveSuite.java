@@ -1,16 +1,10 @@
 package io.fairlead.cli.bench;
 
 import io.fairlead.cli.Progress;
-import io.fairlead.solver.CsrMatrix;
-import io.fairlead.solver.DenseColumns;
-import io.fairlead.solver.MatrixMarket;
-import io.fairlead.solver.Poisson;
-import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
@@ -165,38 +159,44 @@ final class SolveSuite implements Suite {
   }
 
   /**
-   * One system in 64 jobs at once in memory for 16 of them, beside its 64 columns one by one. On
-   * the smallest dragon where it is there, else on a Poisson problem of about that size.
+   * One system in 64 jobs at once in memory for 16 of them, beside the same jobs one by one. On the
+   * smallest dragon where it is there, else on a Poisson problem of about that size.
    */
   private static void addJobs(List<Row> rows, @Nullable Path data, Progress progress)
       throws Exception {
     progress.done(String.format(Locale.ROOT, "%d jobs at once, and one by one", JOBS));
-    Path columns = Files.createTempFile("fairlead-bench", ".mtx");
-    try {
-      List<String> system =
-          data == null
-              ? List.of("solve", "--poisson", "17")
-              : List.of("solve", matrix(data, "res4").toString());
-      writeColumns(columns, data);
-      long limit = memoryForAQuarter(system);
-      List<Double> together = new ArrayList<>();
-      List<Double> alone = new ArrayList<>();
-      double peak = 0;
-      for (int run = 0; run < 5; run++) {
-        Report jobs =
-            solved(args(system, "--jobs", "" + JOBS, "--device-memory", "" + limit, "--json", "-"));
-        peak = Math.max(peak, jobs.number("peakBytes"));
-        together.add(jobs.number("solve"));
-        alone.add(solved(args(system, "--rhs", columns.toString(), "--json", "-")).number("solve"));
-      }
-      rows.add(
-          Row.ratio("solve.jobs64.seconds_over_one_by_one", Samples.of(together), Samples.of(alone))
-              .bounds(1.0, null));
-      rows.add(
-          Row.exact("solve.jobs64.peak_over_limit", "x", "lower", peak / limit).bounds(1.0, null));
-    } finally {
-      Files.deleteIfExists(columns);
+    List<String> system =
+        data == null
+            ? List.of("solve", "--poisson", "17")
+            : List.of("solve", matrix(data, "res4").toString());
+    long limit = memoryForAQuarter(system);
+    List<Double> together = new ArrayList<>();
+    List<Double> alone = new ArrayList<>();
+    double peak = 0;
+    for (int run = 0; run < 9; run++) {
+      Report atOnce = solved(jobs(system, limit, JOBS));
+      peak = Math.max(peak, atOnce.number("peakBytes"));
+      together.add(atOnce.number("solve"));
+      alone.add(solved(jobs(system, limit, 1)).number("solve"));
     }
+    rows.add(
+        Row.ratio("solve.jobs64.seconds_over_one_by_one", Samples.of(together), Samples.of(alone))
+            .bounds(1.0, null));
+    rows.add(
+        Row.exact("solve.jobs64.peak_over_limit", "x", "lower", peak / limit).bounds(1.0, null));
+  }
+
+  private static List<String> jobs(List<String> system, long limit, int atOnce) {
+    return args(
+        system,
+        "--jobs",
+        "" + JOBS,
+        "--at-once",
+        "" + atOnce,
+        "--device-memory",
+        "" + limit,
+        "--json",
+        "-");
   }
 
   private static List<String> args(List<String> system, String... more) {
@@ -204,19 +204,6 @@ final class SolveSuite implements Suite {
     args.addAll(List.of("--device", "host"));
     args.addAll(List.of(more));
     return args;
-  }
-
-  /** The same right-hand side 64 times: what the jobs solve, as columns. */
-  private static void writeColumns(Path file, @Nullable Path data) throws IOException {
-    CsrMatrix matrix =
-        data == null ? Poisson.grid3d(17) : MatrixMarket.readMatrix(matrix(data, "res4")).matrix();
-    double[] ones = new double[matrix.cols()];
-    Arrays.fill(ones, 1.0);
-    double[] b = new double[matrix.rows()];
-    matrix.multiply(ones, b);
-    double[][] columns = new double[JOBS][];
-    Arrays.fill(columns, b);
-    MatrixMarket.writeColumns(file, new DenseColumns(matrix.rows(), columns));
   }
 
   /**
