@@ -2,10 +2,14 @@ package io.fairlead.solver.internal.device;
 
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.solver.internal.Parallel;
+import io.fairlead.task.ForkOptions;
 import io.fairlead.task.TaskScope;
 
 /** The setup's loops on tasks: as many pieces as processors, the last on the caller's own. */
 public final class TaskParallel implements Parallel {
+  /** A piece may take less than it takes until somebody finds it with its parent. */
+  private static final ForkOptions AT_ONCE = ForkOptions.DEFAULT.eager(true);
+
   private final Fairlead fairlead;
   private final int pieces = Runtime.getRuntime().availableProcessors();
 
@@ -26,6 +30,7 @@ public final class TaskParallel implements Parallel {
         int from = cut(n, k, count);
         int to = cut(n, k + 1, count);
         scope.fork(
+            AT_ONCE,
             () -> {
               body.run(from, to);
               return null;
