@@ -9,8 +9,9 @@ import java.util.concurrent.locks.LockSupport;
  * suspend.
  *
  * <pre>
- * AWAKE   every 100 µs to 1 ms: polls if no carrier did for 100 µs; hands over what lies with a
- *         carrier that stands still for 200 µs; has a spare carrier work if nobody else is free
+ * AWAKE   every 100 µs while something is late, else up to 1 ms: polls if no carrier did for
+ *         100 µs; hands over what lies with a carrier that stands still for 200 µs; has a spare
+ *         carrier work if nobody else is free
  *   → ASLEEP  announced, after nothing was ready and nothing unattended for some time; looks once
  *             more; then without limit
  *   → AWAKE   woken by who made something ready that no idle carrier was woken for
@@ -38,6 +39,9 @@ final class Watcher extends RoleThread {
 
   private static final long NAP_NANOS_FIRST = 100_000;
   private static final long NAP_NANOS_MAX = 1_000_000;
+
+  /** Longest nap while work is ready: with the time until it counts as late, less than 1 ms. */
+  private static final long NAP_NANOS_READY = 500_000;
 
   /** Rounds without anything to see to before it sleeps: about 20 ms, so as not to flap. */
   private static final int QUIET_ROUNDS = 24;
@@ -86,17 +90,26 @@ final class Watcher extends RoleThread {
   @Override
   public void run() {
     int quiet = 0;
+    int calm = 0;
     while (!carriers.isClosing()) {
-      quiet = look(System.nanoTime()) ? 0 : quiet + 1;
+      Need need = look(System.nanoTime());
+      calm = need == Need.NOW ? 0 : calm + 1;
+      quiet = need == Need.NOTHING ? quiet + 1 : 0;
       if (quiet < QUIET_ROUNDS) {
-        LockSupport.parkNanos(
-            this, Math.min(NAP_NANOS_FIRST << Math.min(quiet, 10), NAP_NANOS_MAX));
+        LockSupport.parkNanos(this, napNanos(need, calm));
       } else {
         fallAsleep();
         quiet = 0;
+        calm = 0;
       }
       Thread.interrupted();
     }
+  }
+
+  /** Where nothing waits too long, each look takes a little time from those who work. */
+  private static long napNanos(Need need, int calm) {
+    long max = need == Need.SOON ? NAP_NANOS_READY : NAP_NANOS_MAX;
+    return Math.min(NAP_NANOS_FIRST << Math.min(calm, 10), max);
   }
 
   private void fallAsleep() {
@@ -121,11 +134,20 @@ final class Watcher extends RoleThread {
     return carriers.ready.isEmpty() && !carriers.pendingUnattended();
   }
 
-  /** One round. Whether there is something that will want another soon. */
-  private boolean look(long now) {
+  /** When there has to be another round. */
+  private enum Need {
+    /** Something waits, with a carrier that stands still or with nobody to poll it. */
+    NOW,
+    /** Something is ready, and carriers go on. */
+    SOON,
+    NOTHING
+  }
+
+  /** One round. */
+  private Need look(long now) {
     boolean pending = lookAtPending(now);
-    boolean ready = lookAtCarriers(now);
-    return pending || ready;
+    Need carriersNeed = lookAtCarriers(now);
+    return pending ? Need.NOW : carriersNeed;
   }
 
   private boolean lookAtPending(long now) {
@@ -140,7 +162,7 @@ final class Watcher extends RoleThread {
     return true;
   }
 
-  private boolean lookAtCarriers(long now) {
+  private Need lookAtCarriers(long now) {
     boolean ready = false;
     boolean handedOver = false;
     int stuck = 0;
@@ -170,7 +192,10 @@ final class Watcher extends RoleThread {
         carriers.useSpare(++spareNumber);
       }
     }
-    return ready || common;
+    if (!ready && !common) {
+      return Need.NOTHING;
+    }
+    return late || stuck > 0 ? Need.NOW : Need.SOON;
   }
 
   /** One for each that stands still: see the class comment. */
