@@ -1,5 +1,6 @@
 package io.fairlead.task;
 
+import org.jspecify.annotations.Nullable;
 import org.openjdk.jcstress.annotations.Actor;
 import org.openjdk.jcstress.annotations.Arbiter;
 import org.openjdk.jcstress.annotations.Expect;
@@ -42,7 +43,7 @@ public class CarrierQueueRaceTest {
     result.r4 = number(queue.poll());
   }
 
-  private int number(Resumable ready) {
+  private int number(@Nullable Resumable ready) {
     return ready == null ? 0 : ready.equals(one) ? 1 : 2;
   }
 }
