@@ -24,7 +24,7 @@ import picocli.CommandLine.Parameters;
     mixinStandardHelpOptions = true,
     sortOptions = false,
     versionProvider = Version.class,
-    subcommands = {VCycleWorker.class, TaskWorker.class},
+    subcommands = {VCycleWorker.class, TaskWorker.class, JobsWorker.class},
     synopsisSubcommandLabel = "",
     footer = {
       "",

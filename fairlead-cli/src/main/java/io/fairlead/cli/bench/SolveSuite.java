@@ -47,6 +47,7 @@ final class SolveSuite implements Suite {
     }
     ids.add("solve.jobs64.seconds_over_one_by_one");
     ids.add("solve.jobs64.peak_over_limit");
+    ids.add("solve.jobs64.cold_over_one_by_one");
     ids.add(poissonId(options));
     return ids;
   }
@@ -73,7 +74,8 @@ final class SolveSuite implements Suite {
         addTimes(rows, data, progress);
       }
     }
-    addJobs(rows, data, progress);
+    progress.done(String.format(Locale.ROOT, "%d jobs at once, and one by one", JOBS));
+    addJobs(rows, options, data);
     addMillion(rows, options, progress);
     return rows;
   }
@@ -159,31 +161,52 @@ final class SolveSuite implements Suite {
   }
 
   /**
-   * One system in 64 jobs at once in memory for 16 of them, beside the same jobs one by one. On the
-   * smallest dragon where it is there, else on a Poisson problem of about that size.
+   * One system in 64 jobs at once in memory for 16 of them, beside the same jobs one by one: warm
+   * in one process, and as two cold commands. On the smallest dragon where it is there, else on a
+   * Poisson problem of about that size.
    */
-  private static void addJobs(List<Row> rows, @Nullable Path data, Progress progress)
+  private static void addJobs(List<Row> rows, Options options, @Nullable Path data)
       throws Exception {
-    progress.done(String.format(Locale.ROOT, "%d jobs at once, and one by one", JOBS));
     List<String> system =
         data == null
             ? List.of("solve", "--poisson", "17")
             : List.of("solve", matrix(data, "res4").toString());
     long limit = memoryForAQuarter(system);
-    List<Double> together = new ArrayList<>();
-    List<Double> alone = new ArrayList<>();
-    double peak = 0;
-    for (int run = 0; run < 9; run++) {
-      Report atOnce = solved(jobs(system, limit, JOBS));
-      peak = Math.max(peak, atOnce.number("peakBytes"));
-      together.add(atOnce.number("solve"));
-      alone.add(solved(jobs(system, limit, 1)).number("solve"));
-    }
+    ChildProcess.Result child =
+        ChildProcess.run(
+            List.of(
+                "bench",
+                "jobs-worker",
+                data == null ? "-" : matrix(data, "res4").toString(),
+                "" + JOBS,
+                "" + limit,
+                options.quick() ? "3" : "15"));
+    List<String> lines = child.lines("sample ");
     rows.add(
-        Row.ratio("solve.jobs64.seconds_over_one_by_one", Samples.of(together), Samples.of(alone))
+        Row.ratio("solve.jobs64.seconds_over_one_by_one", column(lines, 1), column(lines, 2))
             .bounds(1.0, null));
+    double peak = column(child.lines("peak "), 1).max();
     rows.add(
         Row.exact("solve.jobs64.peak_over_limit", "x", "lower", peak / limit).bounds(1.0, null));
+    rows.add(coldJobs(system, limit, options.quick() ? 3 : 9));
+  }
+
+  private static Samples column(List<String> lines, int index) {
+    return Samples.of(
+        lines.stream()
+            .map(line -> List.of(line.split(" ", -1)).get(index))
+            .mapToDouble(Double::parseDouble)
+            .toArray());
+  }
+
+  private static Row coldJobs(List<String> system, long limit, int runs) throws Exception {
+    List<Double> together = new ArrayList<>();
+    List<Double> alone = new ArrayList<>();
+    for (int run = 0; run < runs; run++) {
+      together.add(solved(jobs(system, limit, JOBS)).number("solve"));
+      alone.add(solved(jobs(system, limit, 1)).number("solve"));
+    }
+    return Row.ratio("solve.jobs64.cold_over_one_by_one", Samples.of(together), Samples.of(alone));
   }
 
   private static List<String> jobs(List<String> system, long limit, int atOnce) {
