@@ -159,6 +159,10 @@ final class Worker implements Runnable {
     device.searchEnded();
     // Look again after both are known: work that came before is seen here, later work wakes us.
     if (device.hasWork() && device.unparkedMyself(index)) {
+      // A searcher again: who brought more than one piece relied on our count, and only a searcher
+      // that succeeds wakes another for the rest.
+      searching = true;
+      device.searchStarted();
       return;
     }
     while (device.isParked(index) && !device.isStopping()) {

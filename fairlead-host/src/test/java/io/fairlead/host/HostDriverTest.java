@@ -17,6 +17,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.SplittableRandom;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
@@ -125,6 +126,46 @@ class HostDriverTest {
     driver.streamSynchronize(high);
     end.countDown();
     assertThat(pieces).containsExactly(100L);
+  }
+
+  /**
+   * Two streams get work while the workers are about to park: whoever takes the first must see to
+   * it that somebody takes the second, which the first one's kernel waits for.
+   */
+  @Test
+  void aWorkerThatGoesBackFromParkingHandsTheWakeOn() {
+    open("workers", "2");
+    AtomicLong opened = new AtomicLong();
+    AtomicLong late = new AtomicLong();
+    long first = driver.streamCreate(context, 0, null);
+    long second = driver.streamCreate(context, 0, null);
+    SplittableRandom random = new SplittableRandom(7);
+    for (long round = 1; round <= 20_000 && late.get() == 0; round++) {
+      long mine = round;
+      letGoBy(random.nextInt(120_000));
+      launch(
+          first,
+          Grid.of(1),
+          (a, begin, end) -> {
+            long deadline = System.nanoTime() + 5_000_000_000L;
+            while (opened.get() != mine && late.get() == 0) {
+              Thread.onSpinWait();
+              if (System.nanoTime() - deadline > 0) {
+                late.set(mine);
+              }
+            }
+          });
+      launch(second, Grid.of(1), (a, begin, end) -> opened.set(mine));
+      driver.streamSynchronize(first);
+    }
+    assertThat(late).as("the round in which nobody took the second stream").hasValue(0);
+  }
+
+  private static void letGoBy(long nanos) {
+    long end = System.nanoTime() + nanos;
+    while (System.nanoTime() - end < 0) {
+      Thread.onSpinWait();
+    }
   }
 
   @Test
