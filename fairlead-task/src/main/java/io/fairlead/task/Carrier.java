@@ -78,6 +78,10 @@ final class Carrier extends RoleThread {
   final Carriers carriers;
   final boolean spare;
   final CarrierQueue queue = new CarrierQueue();
+
+  /** What may run here only; nobody steals from it. Any thread adds, this one takes. */
+  private final ReadyQueue staying = new ReadyQueue();
+
   private volatile @Nullable Resumable slot;
   private long slotNanos;
   private volatile int bell;
@@ -172,7 +176,14 @@ final class Carrier extends RoleThread {
     return works;
   }
 
+  /** What may run here only is first every other time. */
   private @Nullable Resumable nextOwn() {
+    Resumable stays = (turns & 1) == 0 ? staying.poll() : null;
+    Resumable next = stays == null ? nextShared() : stays;
+    return next == null ? staying.poll() : next;
+  }
+
+  private @Nullable Resumable nextShared() {
     if (slotTurns < Carriers.SLOT_TURNS_MAX && slot != null) {
       Resumable next = takeSlot();
       if (next != null) {
@@ -233,6 +244,12 @@ final class Carrier extends RoleThread {
       }
       carriers.watch();
     }
+  }
+
+  /** It may run here only. Any thread; never blocks. */
+  void readyHere(Resumable resumable) {
+    staying.add(resumable);
+    carriers.signal(this);
   }
 
   private void put(Resumable resumable) {
@@ -375,7 +392,10 @@ final class Carrier extends RoleThread {
 
   /** Once at everything, in the order in which it is wanted. */
   private @Nullable Resumable look() {
-    Resumable found = takeCommon();
+    Resumable found = staying.poll();
+    if (found == null) {
+      found = takeCommon();
+    }
     if (found == null) {
       found = carriers.steal(this);
     }
@@ -390,12 +410,14 @@ final class Carrier extends RoleThread {
     if (!works) {
       return restSpare();
     }
-    if (carriers.isClosing() && !carriers.workVisible() && slot == null) {
+    boolean own = slot != null || !staying.isEmpty();
+    if (carriers.isClosing() && !carriers.workVisible() && !own) {
       return false;
     }
     bell = PARKED; // volatile, before the last look: see Carriers
     VarHandle.fullFence();
-    long nanos = slot != null ? 0 : carriers.sleepNanos(this, naps);
+    own = slot != null || !staying.isEmpty();
+    long nanos = own ? 0 : carriers.sleepNanos(this, naps);
     if (nanos > 0) {
       doze(spare ? Math.min(nanos, SPARE_IDLE_NANOS) : nanos);
     }

@@ -164,7 +164,17 @@ final class Carriers {
 
   /** A virtual thread on these carriers, not started. Any thread; never blocks. */
   Thread thread(Runnable body) {
-    return VirtualThreads.unstarted(new Resumable.Free(this), body);
+    return VirtualThreads.unstarted(new Resumable.Free(this, null), body);
+  }
+
+  /** One that runs when it has the turn of this strand. */
+  Thread threadIn(Strand strand, Runnable body) {
+    return VirtualThreads.unstarted(new Resumable.Free(this, strand), body);
+  }
+
+  /** One that stays on the carrier that first runs it. */
+  Thread threadThatStays(Runnable body) {
+    return VirtualThreads.unstarted(new Resumable.Initial(this), body);
   }
 
   // --- making ready
@@ -218,6 +228,35 @@ final class Carriers {
       }
     }
     return false;
+  }
+
+  /** Something was published that only this carrier may take. Any thread; never blocks. */
+  void signal(Carrier carrier) {
+    VarHandle.fullFence(); // between what was published and the look at the bell
+    if (!carrier.isParked()) {
+      return; // it looks before it parks
+    }
+    searching.incrementAndGet(); // who is woken takes itself off
+    if (carrier.takeBell()) {
+      wakes.increment();
+      LockSupport.unpark(carrier);
+    } else if (searching.decrementAndGet() == 0 && workVisible()) {
+      signal(); // it has hidden others meanwhile
+    }
+  }
+
+  /** Where a task stays that this carrier is the first to take: with it, or, a spare, elsewhere. */
+  Carrier homeFor(Carrier taker) {
+    if (!taker.spare) {
+      return taker;
+    }
+    Carrier[] known = all; // the regular ones come first, and for good
+    for (int i = 0; i < regulars; i++) {
+      if (!known[i].isMounted()) {
+        return known[i];
+      }
+    }
+    return known[taker.nextVictim() % regulars];
   }
 
   /** Something waits that no carrier may look at for a while. */

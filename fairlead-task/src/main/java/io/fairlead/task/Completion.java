@@ -575,6 +575,9 @@ public final class Completion<T extends @Nullable Object> {
   private Object settled(@Nullable WaitMode wanted, long nanos, boolean obeys) {
     Task task = Task.current();
     task.checkMayWait();
+    if (help instanceof CallHelp call) {
+      call.checkNotAwaitedFromWithin(task);
+    }
     WaitMode mode = wanted == null ? task.waitMode() : wanted;
     Wait wait = new Wait(task, nanos, obeys);
     try {

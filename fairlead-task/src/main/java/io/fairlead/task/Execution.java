@@ -12,6 +12,7 @@ import org.jspecify.annotations.Nullable;
  * field | writer     | reader     | mode
  * task  | own thread | own thread | plain: a thread that inherited the binding reads ROOT instead
  * forks | own thread | own thread | plain: the newest of a list, one for each runtime it forks in
+ * strand, byHand, waits | own thread | own thread | plain: whose turn it has while it runs
  * </pre>
  */
 final class Execution {
@@ -23,6 +24,13 @@ final class Execution {
   final @Nullable Thread thread;
   private @Nullable Task task;
   private @Nullable Forks forks;
+  private @Nullable Strand strand;
+
+  /** No scheduler of ours passes the turn when the thread suspends: our waits do. */
+  private boolean byHand;
+
+  /** Waits that it is in, one inside another; the outermost gives the turn up. */
+  private int waits;
 
   Execution(@Nullable Task task, @Nullable Thread thread) {
     this.task = task;
@@ -73,6 +81,60 @@ final class Execution {
     }
   }
 
+  /** Runs the body on a thread that was given the turn of this strand. It may enter tasks. */
+  static void beginInTurn(Strand strand, boolean byHand, Runnable body) {
+    Execution made = new Execution(null, Thread.currentThread());
+    made.strand = strand;
+    made.byHand = byHand;
+    try {
+      ScopedValue.where(CURRENT, made).run(body);
+    } finally {
+      made.end();
+      if (byHand) {
+        strand.pass();
+      }
+    }
+  }
+
+  /** The strand that this thread runs in, or null. Own thread. */
+  @Nullable Strand strand() {
+    return strand;
+  }
+
+  /** Makes a strand whose turn this thread has; it must not have one. Own thread. */
+  Strand foundFamily() {
+    Strand made = new Strand();
+    byHand = !Resumable.join(made);
+    strand = made;
+    return made;
+  }
+
+  /** The founder ends. Own thread. */
+  void leaveFamily() {
+    Strand left = strand;
+    strand = null;
+    if (!byHand) {
+      Resumable.leave();
+    } else if (left != null) {
+      byHand = false;
+      left.pass();
+    }
+  }
+
+  /** The thread is about to wait; others of its strand may run. Own thread. */
+  void giveTurn() {
+    if (byHand && strand != null && waits++ == 0) {
+      strand.pass();
+    }
+  }
+
+  /** The wait is over; waits until nobody else of its strand runs. Own thread. */
+  void takeTurn() {
+    if (byHand && strand != null && --waits == 0) {
+      strand.take();
+    }
+  }
+
   /** The frames of this thread that the runtime's runners may take. Own thread. */
   Forks forksOf(Runners runners) {
     Forks newest = forks;
@@ -94,10 +156,12 @@ final class Execution {
     for (Forks f = forks; f != null; f = f.older) {
       f.expose();
     }
+    giveTurn();
   }
 
   /** The wait is over. Own thread. */
   void cover() {
+    takeTurn();
     for (Forks f = forks; f != null; f = f.older) {
       f.cover();
     }

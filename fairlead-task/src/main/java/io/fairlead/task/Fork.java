@@ -1,5 +1,7 @@
 package io.fairlead.task;
 
+import io.fairlead.fault.DeadlineExceededException;
+import io.fairlead.fault.TaskCancelledException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.Objects;
@@ -97,13 +99,23 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
   @SuppressWarnings("unchecked") // set from a TaskBody<? extends T>
   public T get() {
     return switch (state()) {
-      case RUNNING ->
-          throw new IllegalStateException(
-              "task '" + task.name() + "' is still running: join its scope first");
+      case RUNNING -> throw stillRunning();
       case SUCCEEDED -> (T) Task.nullable(outcome);
       case FAILED, CANCELLED ->
           throw Problems.unchecked("task '" + task.name() + "'", failureThatIsThere());
     };
+  }
+
+  private IllegalStateException stillRunning() {
+    Task asks = Task.current();
+    return new IllegalStateException(
+        asks.isWaitedForBy(task)
+            ? "task '"
+                + asks.name()
+                + "' asks for the result of task '"
+                + task.name()
+                + "', which cannot end before it does: it would wait for itself"
+            : "task '" + task.name() + "' is still running: join its scope first");
   }
 
   /** What the child threw, as it is; null if it runs or succeeded. Any thread; never blocks. */
@@ -149,7 +161,19 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
   }
 
   private void fail(Throwable failure) {
-    settle(task.isCancelled() ? State.CANCELLED : State.FAILED, failure);
+    if (failure instanceof TaskCancelledException
+        && failure.getCause() instanceof DeadlineExceededException late
+        && isOwn(late)) {
+      settle(State.CANCELLED, late);
+    } else {
+      settle(task.isCancelled() ? State.CANCELLED : State.FAILED, failure);
+    }
+  }
+
+  /** Whether this child's own deadline has passed, not that of somebody above. */
+  @SuppressWarnings("ReferenceEquality") // a throwable is itself
+  private boolean isOwn(DeadlineExceededException late) {
+    return task.cancelCause() == late && !scope.isReason(late);
   }
 
   // --- in a deque -------------------------------------------------------------------------------

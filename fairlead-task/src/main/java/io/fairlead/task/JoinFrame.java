@@ -111,10 +111,12 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
   private void park() {
     boolean interrupted = false;
     forks.exposeAndWake();
+    forks.execution.giveTurn();
     while ((state & STEP) != DONE) {
       Completion.parkHelpingOwner(this);
       interrupted |= Thread.interrupted(); // cleared, else parking would return at once
     }
+    forks.execution.takeTurn();
     forks.cover();
     if (interrupted) {
       Thread.currentThread().interrupt();

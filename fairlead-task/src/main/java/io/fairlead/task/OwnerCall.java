@@ -15,7 +15,7 @@ final class OwnerCall<T extends @Nullable Object> implements Runnable {
   private final Owner owner;
   private final TaskBody<T> body;
   private final Task task;
-  private final Completion.Source<T> source = Completion.source();
+  private final Completion.Source<T> source;
 
   OwnerCall(Owner owner, TaskBody<T> body) {
     this.owner = owner;
@@ -28,6 +28,8 @@ final class OwnerCall<T extends @Nullable Object> implements Runnable {
             caller.priority(),
             new Placement.Bound(owner),
             caller.waitMode());
+    task.called = true;
+    this.source = Completion.source(new CallHelp(task));
     source.onCancel(() -> task.cancel(null));
   }
 

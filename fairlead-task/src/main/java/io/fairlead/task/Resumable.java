@@ -13,8 +13,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <pre>
  * IDLE    not in a queue: new, running, parked or ended
- *   → QUEUED  execute: it can go on, and lies in exactly one queue
- *   → IDLE    resume: a thread has taken it out and runs it
+ *   → QUEUED  execute: it can go on. In a strand it waits there until it is GRANTED the turn; then
+ *             it lies in exactly one queue of a thread
+ *   → IDLE    resume: a thread has taken it out and runs it. When it suspends, the turn is passed
  * </pre>
  *
  * The JDK calls execute once each time the thread becomes ready, from any thread; and once more
@@ -28,13 +29,19 @@ import org.jspecify.annotations.Nullable;
  *        |                         |               | from what was run since
  * queued | executors, who resumes  | executors     | volatile, compare-and-set: see above
  * next   | who queues it, then the queue's consumer | the consumer | plain: published by the queue
+ * strand | its thread, mounted     | executors     | volatile: a second execute may look at any time
+ * granted| who passes the turn, then who resumes | same | plain: published by the queue
  * goesOn | the carrier it is on    | the same      | plain: a hint, stale at worst
  * </pre>
  *
- * A virtual thread that is made plainly inside a task inherits its scheduler, which then is given a
- * continuation that is not its own. It is no task of ours and goes wherever there is room.
+ * A thread that joins or leaves a strand while it is mounted tells the platform thread below, whose
+ * {@code holds} says which turn to pass when it has suspended: this object may be elsewhere by
+ * then. Where it is found in a queue without the turn, because it joined since, it enters then.
+ *
+ * <p>A virtual thread that is made plainly inside a task inherits its scheduler, which then is
+ * given a continuation that is not its own. It is no task of ours and goes wherever there is room.
  */
-abstract class Resumable implements Executor {
+abstract class Resumable extends Strand.Member implements Executor {
   private static final VarHandle QUEUED;
 
   static {
@@ -48,6 +55,8 @@ abstract class Resumable implements Executor {
   final Carriers carriers;
   @Nullable Runnable own;
   private volatile int queued;
+  private volatile @Nullable Strand strand;
+  private boolean granted;
 
   /** Link of the queue that it is in. */
   @Nullable Resumable next;
@@ -55,12 +64,18 @@ abstract class Resumable implements Executor {
   /** When it last woke another, it did not suspend soon after. */
   boolean goesOn;
 
-  Resumable(Carriers carriers) {
+  Resumable(Carriers carriers, @Nullable Strand strand) {
     this.carriers = carriers;
+    this.strand = strand;
   }
 
   /** Puts it where it waits for a thread to take it. Any thread; never blocks, never throws. */
   abstract void queue();
+
+  /** Whether this thread may run it; if not it is queued elsewhere. That thread. */
+  boolean mayRunOn(RoleThread thread) {
+    return true;
+  }
 
   @Override
   @SuppressWarnings("ReferenceEquality") // a continuation is itself, whatever its equals says
@@ -69,24 +84,90 @@ abstract class Resumable implements Executor {
     if (mine == null) {
       own = continuation;
     } else if (mine != continuation) {
-      Resumable foreign = new Free(carriers);
+      Resumable foreign = new Foreign(carriers);
       foreign.own = continuation;
-      foreign.enter();
+      foreign.becomeReady();
       return;
     }
-    enter();
+    becomeReady();
   }
 
-  private void enter() {
+  private void becomeReady() {
     if (QUEUED.compareAndSet(this, 0, 1)) {
-      queue();
+      Strand in = strand;
+      if (in == null) {
+        queue();
+      } else {
+        in.enter(this);
+      }
     }
+  }
+
+  @Override
+  final void goOn() {
+    granted = true;
+    queue();
   }
 
   /** Runs it until it suspends or ends. By who took it out of its queue, a platform thread. */
   final void resume() {
+    RoleThread on = (RoleThread) Thread.currentThread();
+    if (!mayRunOn(on)) {
+      return;
+    }
+    Strand in = strand;
+    if (in != null && !granted) {
+      in.enter(this); // it joined since it was queued
+      return;
+    }
+    granted = false;
+    on.holds = in;
+    on.runs = this;
     queued = 0; // volatile, and before the thread's state is read: see the class comment
-    Objects.requireNonNull(own).run();
+    try {
+      Objects.requireNonNull(own).run();
+    } finally {
+      on.runs = null;
+      passTurn(on);
+    }
+  }
+
+  private static void passTurn(RoleThread on) {
+    Strand held = on.holds;
+    if (held != null) {
+      on.holds = null;
+      held.pass();
+    }
+  }
+
+  /**
+   * Has the calling thread scheduled through this strand from now on, whose turn it has. False if
+   * its scheduler is not ours.
+   */
+  static boolean join(Strand family) {
+    RoleThread on = below();
+    Resumable mounted = on == null ? null : on.runs;
+    if (on == null || mounted == null || mounted instanceof Foreign) {
+      return false;
+    }
+    mounted.strand = family;
+    on.holds = family;
+    return true;
+  }
+
+  /** The calling thread, which joined it, is scheduled by itself again; the turn is passed. */
+  static void leave() {
+    RoleThread on = Objects.requireNonNull(below());
+    Objects.requireNonNull(on.runs).strand = null;
+    passTurn(on);
+  }
+
+  private static @Nullable RoleThread below() {
+    return VirtualThreads.closed() == null
+            && Thread.currentThread().isVirtual()
+            && VirtualThreads.carrier() instanceof RoleThread on
+        ? on
+        : null;
   }
 
   /** Whether it stands for the same thread. */
@@ -96,14 +177,62 @@ abstract class Resumable implements Executor {
   }
 
   /** Runs on whichever carrier has room. */
-  static final class Free extends Resumable {
-    Free(Carriers carriers) {
-      super(carriers);
+  static class Free extends Resumable {
+    Free(Carriers carriers, @Nullable Strand strand) {
+      super(carriers, strand);
+    }
+
+    @Override
+    final void queue() {
+      carriers.ready(this);
+    }
+  }
+
+  /** A thread that is no task of ours, for one resumption. */
+  static final class Foreign extends Free {
+    Foreign(Carriers carriers) {
+      super(carriers, null);
+    }
+  }
+
+  /**
+   * Runs on the carrier that first ran it. That is not a spare: those come and go.
+   *
+   * <pre>
+   * field | writer                        | reader            | mode
+   * home  | who first takes it, before it runs | who makes it ready | plain: it has run since
+   * </pre>
+   */
+  static final class Initial extends Resumable {
+    private @Nullable Carrier home;
+
+    Initial(Carriers carriers) {
+      super(carriers, null);
     }
 
     @Override
     void queue() {
-      carriers.ready(this);
+      Carrier known = home;
+      if (known == null) {
+        carriers.ready(this);
+      } else {
+        known.readyHere(this);
+      }
+    }
+
+    @Override
+    @SuppressWarnings("ReferenceEquality") // a thread is itself
+    boolean mayRunOn(RoleThread thread) {
+      Carrier known = home;
+      if (known == null) {
+        known = carriers.homeFor((Carrier) thread);
+        home = known;
+      }
+      if (known == thread) {
+        return true;
+      }
+      known.readyHere(this);
+      return false;
     }
   }
 
@@ -112,7 +241,7 @@ abstract class Resumable implements Executor {
     private final Owner owner;
 
     Affine(Carriers carriers, Owner owner) {
-      super(carriers);
+      super(carriers, null);
       this.owner = owner;
     }
 

@@ -10,6 +10,12 @@ class RoleThread extends Thread {
   /** What follows "fairlead-" in its name. */
   final String label;
 
+  /** The task's thread that is mounted on it; of this thread, as {@link #holds}. */
+  @Nullable Resumable runs;
+
+  /** The strand whose turn what is mounted has. */
+  @Nullable Strand holds;
+
   RoleThread(String label, Role role, @Nullable Owner owner, @Nullable Runnable body) {
     this(label, role, owner, body, 0);
   }

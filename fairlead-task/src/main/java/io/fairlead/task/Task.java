@@ -6,6 +6,7 @@ import io.fairlead.fault.TaskInterruptedException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
@@ -45,7 +46,8 @@ import org.jspecify.annotations.Nullable;
  *             |                           |          | by thread start and by the scope's count
  * scopes      | own thread                | cancellers | volatile: see cancellation
  * engineFrames| own thread (fork: forker) | own thread | plain: handed over as attachments are
- * binds       | own thread                | own thread | plain
+ * binds, family | own thread              | own thread | plain
+ * called      | who made it               | anyone   | plain: before it is handed out
  * </pre>
  *
  * ROOT is one for the process: what threads count as that never entered. It cannot be cancelled,
@@ -105,6 +107,12 @@ public final class Task {
   private @Nullable Attached attachments;
   private volatile @Nullable TaskScope<?> scopes;
   private int binds;
+
+  /** Its thread runs in a strand that it has founded for its children WITH_PARENT. */
+  private boolean family;
+
+  /** Begun by a call, whose caller may end before it: nobody above waits for it. */
+  boolean called;
 
   /** Engine calls that this task is in, or that wait for it: innermost first. */
   Engine.@Nullable Frame engineFrames;
@@ -539,6 +547,10 @@ public final class Task {
       closeLeftScopes(problems);
       endAttachments(problems);
     }
+    if (family) {
+      family = false;
+      Objects.requireNonNull(Execution.current()).leaveFamily();
+    }
     leave();
     if (problems == null || problems.first() == null) {
       return value;
@@ -592,6 +604,27 @@ public final class Task {
   /** Whether it was asked to stop, or interrupted. */
   boolean isDisturbed() {
     return flags != 0;
+  }
+
+  /** The strand of its children WITH_PARENT. Own thread. */
+  Strand family(Execution here) {
+    Strand known = here.strand();
+    if (known == null) {
+      known = here.foundFamily();
+      family = true;
+    }
+    return known;
+  }
+
+  /** Whether this is the other one, or cannot end before it does. Any thread. */
+  @SuppressWarnings("ReferenceEquality") // a task is itself
+  boolean isWaitedForBy(Task other) {
+    for (Task task = this; task != null; task = task.called ? null : task.parent) {
+      if (task == other) {
+        return true;
+      }
+    }
+    return false;
   }
 
   private void become(Thread thread) {

@@ -46,6 +46,11 @@ public final class TaskRuntime implements AutoCloseable {
           ReadyQueue.class,
           Resumable.class,
           Resumable.Free.class,
+          Resumable.Foreign.class,
+          Resumable.Initial.class,
+          Strand.class,
+          Strand.Member.class,
+          Strand.Start.class,
           Resumable.Affine.class,
           Polled.class,
           Watcher.class,
@@ -204,6 +209,52 @@ public final class TaskRuntime implements AutoCloseable {
   /** Where the threads of its tasks come from. */
   TaskThreads threads() {
     return carriers == null ? TaskThreads.JDK : carriers.threads;
+  }
+
+  /** Begins the fork, on a virtual thread, when it has the turn of the strand. */
+  void startIn(Strand strand, Fork<?> fork) {
+    if (carriers != null) {
+      Runnable body = () -> Execution.beginInTurn(strand, false, fork::run);
+      named(fork, carriers.threadIn(strand, body)).start();
+    } else {
+      Runnable body = () -> Execution.beginInTurn(strand, true, fork::run);
+      Thread thread = named(fork, TaskThreads.JDK.newThread(fork.task(), body));
+      strand.enter(new Strand.Start(strand, fork, thread));
+    }
+  }
+
+  /** Begins the fork, on a thread that stays on one OS thread. */
+  void startInitial(Fork<?> fork) {
+    Thread thread =
+        carriers != null
+            ? carriers.threadThatStays(fork::run)
+            : Thread.ofPlatform()
+                .daemon()
+                .inheritInheritableThreadLocals(false)
+                .name("fairlead-initial")
+                .unstarted(fork::run);
+    named(fork, thread).start();
+  }
+
+  static Thread named(Fork<?> fork, Thread thread) {
+    String name = fork.task().givenName();
+    if (name != null) {
+      thread.setName(name);
+    }
+    return thread;
+  }
+
+  /**
+   * A new group of tasks of which at most one runs at a time: see {@link Placement.Serial}. Any
+   * thread; never blocks. It is garbage like any object once nobody uses it.
+   */
+  public Strand strand(String name) {
+    checkOpen();
+    return new Strand(name, this);
+  }
+
+  boolean isClosed() {
+    return closed.get();
   }
 
   /** Whose threads run its tasks, why, and what they have done so far. Any thread. */

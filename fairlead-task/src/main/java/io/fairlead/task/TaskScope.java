@@ -50,7 +50,7 @@ import org.jspecify.annotations.Nullable;
  * inPlace   | owner               | who interrupts it | opaque; between it and a look at the owner's
  *           |                     |                   | flags stands the claim of a child, a fence
  * helpers   | runners             | cancellers        | concurrent set; add, fence, read cancelled
- * lazy, lazyBase, reckoned, phase | owner | owner             | plain
+ * lazy, lazyBase, reckoned, phase, timers | owner | owner     | plain
  * </pre>
  *
  * Lock order: no locks. A thread that sees a problem cancels; only the owner waits.
@@ -105,6 +105,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
 
   private final @Nullable Future<?> timer;
 
+  /** Of the forks that have a deadline. Null until there is one, and after the end. */
+  private @Nullable List<Future<?>> timers;
+
   private volatile @Nullable Fork<T> last;
   private volatile @Nullable Reason cancelled;
   private volatile @Nullable Fork<T> first;
@@ -135,14 +138,22 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     }
   }
 
-  @SuppressWarnings("FutureReturnValueIgnored") // kept in timer
   private Future<?> startTimer(Duration deadline) {
+    return schedule(
+        () -> cancel(new DeadlineExceededException("scope '" + name() + "'", deadline)), deadline);
+  }
+
+  private static Future<?> startTimer(Task child, Duration deadline) {
+    return schedule(
+        () -> child.cancel(new DeadlineExceededException("task '" + child.name() + "'", deadline)),
+        deadline);
+  }
+
+  @SuppressWarnings("FutureReturnValueIgnored") // kept by the callers
+  private static Future<?> schedule(Runnable command, Duration deadline) {
     // The JDK's own timer: no thread of ours for something that hardly ever fires.
     return ForkJoinPool.commonPool()
-        .schedule(
-            () -> cancel(new DeadlineExceededException("scope '" + name() + "'", deadline)),
-            Completion.nanos(deadline),
-            TimeUnit.NANOSECONDS);
+        .schedule(command, Completion.nanos(deadline), TimeUnit.NANOSECONDS);
   }
 
   String name() {
@@ -166,12 +177,15 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
    * else the parent itself, in join, in fork order. It is a task of its own everywhere. Children of
    * {@link ForkOptions#eager}, of ROOT and of tasks on an owner's thread have a thread each.
    *
-   * @throws IllegalStateException after join or close, or in another task than the owner
+   * @throws IllegalStateException after join or close, or in another task than the owner; or if the
+   *     placement cannot be honoured: Bound to an owner that is closed, Serial in a strand whose
+   *     runtime is, WITH_PARENT where the parent has no turn to give up
    */
   public Fork<T> fork(ForkOptions forkOptions, TaskBody<? extends T> body) {
     Objects.requireNonNull(body, "body");
     checkOwner("forked into");
     checkOpen();
+    checkPlacement(forkOptions.placement());
     Forks forks = isLazy(forkOptions) ? lazy() : null;
     Fork<T> fork = prepare(forkOptions, body, forks != null);
     if (forks == null) {
@@ -218,6 +232,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
             forkOptions.waitMode() == null ? waitMode : forkOptions.waitMode());
     child.engineFrames = frames;
     owner.forkAttachmentsTo(child);
+    if (forkOptions.deadline() != null) {
+      keepTimer(startTimer(child, forkOptions.deadline()));
+    }
     Fork<T> fork =
         new Fork<>(this, child, body, previous == null ? 0 : previous.index + 1, previous, lazily);
     if (lazily) {
@@ -230,6 +247,15 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     return fork;
   }
 
+  private void keepTimer(Future<?> made) {
+    List<Future<?>> kept = timers;
+    if (kept == null) {
+      kept = new ArrayList<>();
+      timers = kept;
+    }
+    kept.add(made);
+  }
+
   private void start(Fork<T> fork, Placement placement) {
     if (cancelled != null) {
       fork.skip(reason());
@@ -239,6 +265,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       switch (placement) {
         case Placement.Free _ -> startFree(fork);
         case Placement.Bound bound -> startBound(fork, bound.owner());
+        case Placement.Initial _ -> runtime.startInitial(fork);
+        case Placement.Serial serial -> runtime.startIn(serial.group(), fork);
+        case Placement.WithParent _ -> runtime.startIn(family(), fork);
       }
     } catch (RuntimeException | Error e) {
       fork.skip(e); // counted as running: must end, or join would wait for ever
@@ -256,12 +285,42 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   }
 
   private void startFree(Fork<T> fork) {
-    Thread thread = runtime.threads().newThread(fork.task(), fork::run);
-    String name = fork.task().givenName();
-    if (name != null) {
-      thread.setName(name);
+    TaskRuntime.named(fork, runtime.threads().newThread(fork.task(), fork::run)).start();
+  }
+
+  /** What refuses a fork before there is one. */
+  private void checkPlacement(Placement placement) {
+    switch (placement) {
+      case Placement.Serial serial -> serial.group().checkOpen();
+      case Placement.WithParent _ -> executionOfParent();
+      case Placement.Free _, Placement.Initial _, Placement.Bound _ -> {}
     }
-    thread.start();
+  }
+
+  private Strand family() {
+    return owner.family(executionOfParent());
+  }
+
+  private Execution executionOfParent() {
+    Execution here = Execution.current();
+    if (here == null || owner.isRoot()) {
+      throw new IllegalStateException(
+          "scope '"
+              + name()
+              + "' belongs to a thread that never entered, which has no turn to give up to a child "
+              + "WITH_PARENT: enter(...) first, or fork Serial into a strand");
+    }
+    Owner below = RoleThread.currentOwner();
+    if (below != null) {
+      throw new IllegalStateException(
+          "scope '"
+              + name()
+              + "' is forked into on the thread of owner '"
+              + below.name()
+              + "', which must not wait for the turn of children WITH_PARENT: fork Bound to the "
+              + "owner, or Serial into a strand");
+    }
+    return here;
   }
 
   /** Runs the body as a child of the current task on the calling thread, begin to end. */
@@ -661,6 +720,10 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     if (timer != null) {
       timer.cancel(false);
     }
+    if (timers != null) {
+      timers.forEach(each -> each.cancel(false));
+      timers = null;
+    }
   }
 
   // --- children ---------------------------------------------------------------------------------
@@ -718,9 +781,13 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       Thread.onSpinWait();
     }
     boolean interrupted = false;
+    Execution here = Execution.current();
     joiner = Thread.currentThread();
     if (lazy != null) {
       lazy.exposeAndWake();
+    }
+    if (here != null) {
+      here.giveTurn();
     }
     try {
       while (running != 0) {
@@ -733,6 +800,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       }
     } finally {
       joiner = null;
+      if (here != null) {
+        here.takeTurn();
+      }
       if (lazy != null) {
         lazy.cover();
       }
@@ -749,6 +819,12 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       cancel(stop);
       throw stop;
     }
+  }
+
+  /** Whether this is why the scope was cancelled. Any thread. */
+  @SuppressWarnings("ReferenceEquality") // a throwable is itself
+  boolean isReason(Throwable cause) {
+    return reason() == cause;
   }
 
   private @Nullable Throwable reason() {

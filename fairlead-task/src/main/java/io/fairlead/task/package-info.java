@@ -10,6 +10,7 @@
  * Task         | identity, cancellation, attachments         | class comment of Task
  * TaskScope    | the bracket around children                 | TaskScope, Fork
  * Forks        | frames of fine-grained work, and the deque | Forks, JoinFrame, Runners
+ * Placement    | where a task runs, and beside whom not      | Placement, Strand
  * Completion   | the outcome of something that goes on       | Completion
  * Owner        | one thread that owns what one thread may touch | Owner, CommandQueue, Retired
  * Carriers     | the threads that tasks run on, as one       | Carriers, Carrier, Watcher, Resumable
@@ -30,6 +31,9 @@
  * body of a fork           | its parent's thread, which joins, or a runner's, whoever comes first; a
  *                          | virtual thread of its own if it is eager, or a child of ROOT or of an
  *                          | owner's thread; the owner's thread if it is Bound
+ * body of a Serial fork, or | a virtual thread of its own, on any carrier, while it has the turn of
+ * one WITH_PARENT          | its strand
+ * body of an INITIAL fork  | a virtual thread that one carrier runs; a platform thread in mode JDK
  * function of a frame      | the thread that joins it, as the same task, or a runner's as a child
  * body of an affine task   | a virtual thread whose one carrier is the owner's thread
  * body of enter            | the calling thread

@@ -17,7 +17,7 @@ class CarrierQueueTest {
     final int number;
 
     Numbered(int number) {
-      super(null);
+      super(null, null);
       this.number = number;
     }
 
