@@ -168,6 +168,16 @@ final class Carrier extends RoleThread {
     return nextOwn();
   }
 
+  /** By the mounted task: whether its carrier has something to look at and has not for long. */
+  boolean isLookDue() {
+    long now = System.nanoTime();
+    clock = now;
+    return now - lookedAround > Carriers.POLL_NANOS
+        && (!carriers.ready.isEmpty()
+            || slot != null
+            || (carriers.hasSources() && carriers.nanosSincePoll(now) > Carriers.POLL_NANOS));
+  }
+
   /** A spare goes on only as long as others are stuck. */
   private boolean isNeeded() {
     if (spare && works && carriers.standDown()) {

@@ -177,6 +177,25 @@ final class Carriers {
     return VirtualThreads.unstarted(new Resumable.Initial(this), body);
   }
 
+  // --- tasks that fork and never suspend
+  // ----------------------------------------------------------
+
+  /**
+   * The calling task forks, and may not have suspended for long: lets its carrier look at
+   * completions and at what lies with nobody, if that is due. A yield, since a poll runs callbacks,
+   * which are no task's.
+   */
+  @SuppressWarnings("ThreadPriorityCheck") // not a hint: the carrier goes through its loop
+  static void atForkPoint() {
+    if (VirtualThreads.closed() == null
+        && Thread.currentThread().isVirtual()
+        && VirtualThreads.carrier() instanceof Carrier carrier
+        && carrier.isLookDue()
+        && !Task.current().isBinding()) {
+      Thread.yield();
+    }
+  }
+
   // --- making ready
   // -------------------------------------------------------------------------------
 

@@ -70,6 +70,13 @@ public final class Forks {
   static final int DEPTH_CHILD = 4;
 
   private static final int SLOTS_MIN = 16;
+
+  /** Forks between two looks at the clock, which costs as much as three of them. */
+  private static final int FORKS_PER_LOOK = 64;
+
+  /** A child of a scope costs as much as some frames, and most often does more. */
+  private static final int LOOKS_PER_CHILD = 4;
+
   private static final ForkFrame[] NO_SLOTS = {};
   private static final VarHandle HEAD;
   private static final VarHandle TOP;
@@ -92,6 +99,7 @@ public final class Forks {
   private final @Nullable Thread thread;
 
   private volatile ForkFrame[] slots = NO_SLOTS;
+  private int forksToLook = FORKS_PER_LOOK;
   private ForkFrame[] own = NO_SLOTS;
   private int head;
   private volatile long top;
@@ -142,6 +150,9 @@ public final class Forks {
     if (runners.wantsAttention()) {
       runners.attend(frame);
     }
+    if (--forksToLook <= 0) {
+      lookAround();
+    }
     return frame;
   }
 
@@ -176,7 +187,15 @@ public final class Forks {
     if (runners.wantsAttention()) {
       runners.attend(frame);
     }
+    if (--forksToLook <= 0) {
+      lookAround();
+    }
     return typed(frame);
+  }
+
+  private void lookAround() {
+    forksToLook = FORKS_PER_LOOK;
+    Carriers.atForkPoint();
   }
 
   @SuppressWarnings("unchecked") // its function gives R
@@ -219,6 +238,10 @@ public final class Forks {
     HEAD.setRelease(this, h + 1);
     if (runners.wantsAttention()) {
       runners.attend(child);
+    }
+    forksToLook -= LOOKS_PER_CHILD;
+    if (forksToLook <= 0) {
+      lookAround();
     }
   }
 

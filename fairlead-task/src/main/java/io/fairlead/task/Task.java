@@ -743,6 +743,11 @@ public final class Task {
     }
   }
 
+  /** Own thread: whether a context is bound, so that it must not suspend. */
+  boolean isBinding() {
+    return binds > 0;
+  }
+
   void leaveBind() {
     if (countsBinds()) {
       binds--;

@@ -498,6 +498,43 @@ class CarriersTest {
     runtime.close();
   }
 
+  @Test
+  void completionsArriveThoughAllCarriersFork() {
+    Carriers carriers = new Carriers("test", 2).startUnwatched(); // so that nobody else polls
+    opened.add(carriers);
+    TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, carriers);
+    AtomicReference<Completion.Source<Role>> pending = new AtomicReference<>();
+    AtomicBoolean stop = new AtomicBoolean();
+    runtime.register(() -> complete(pending));
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      for (int i = 0; i < 2; i++) {
+        scope.fork(ForkOptions.DEFAULT.eager(true), () -> forkUntil(stop, runtime));
+      }
+      scope.fork(
+          ForkOptions.DEFAULT.eager(true),
+          () -> {
+            for (int i = 0; i < 50; i++) {
+              roundtrip(pending);
+            }
+            stop.set(true);
+            return 1;
+          });
+      assertThat(scope.join()).hasSize(3);
+    }
+    runtime.close();
+  }
+
+  private static int forkUntil(AtomicBoolean stop, TaskRuntime runtime) {
+    while (!stop.get()) {
+      try (TaskScope<Integer> inner = runtime.scope()) {
+        inner.fork(() -> 1);
+        inner.fork(() -> 2);
+        inner.join();
+      }
+    }
+    return 1;
+  }
+
   private static int complete(AtomicReference<Completion.Source<Role>> pending) {
     Completion.Source<Role> source = pending.getAndSet(null);
     return source != null && source.complete(Role.current()) ? 1 : 0;
