@@ -1,5 +1,6 @@
 package io.fairlead.task;
 
+import io.fairlead.fault.Mutant;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.Objects;
@@ -94,13 +95,17 @@ abstract class Resumable extends Strand.Member implements Executor {
 
   private void becomeReady() {
     if (QUEUED.compareAndSet(this, 0, 1)) {
-      Strand in = strand;
+      Strand in = strandOrNone();
       if (in == null) {
         queue();
       } else {
         in.enter(this);
       }
     }
+  }
+
+  private @Nullable Strand strandOrNone() {
+    return Mutant.on("strand.ignored") ? null : strand;
   }
 
   @Override
@@ -115,7 +120,7 @@ abstract class Resumable extends Strand.Member implements Executor {
     if (!mayRunOn(on)) {
       return;
     }
-    Strand in = strand;
+    Strand in = strandOrNone();
     if (in != null && !granted) {
       in.enter(this); // it joined since it was queued
       return;

@@ -1,5 +1,6 @@
 package io.fairlead.task;
 
+import io.fairlead.fault.Mutant;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.Objects;
@@ -123,7 +124,9 @@ public final class Strand {
         return;
       }
       turn = FREE; // volatile, before the second look
-      if (inbox == null || !TURN.compareAndSet(this, FREE, TAKEN)) {
+      if (inbox == null
+          || Mutant.on("strand.no-second-look")
+          || !TURN.compareAndSet(this, FREE, TAKEN)) {
         return;
       }
     }
@@ -211,6 +214,11 @@ public final class Strand {
         strand.pass();
       }
     }
+  }
+
+  /** Whether nobody has the turn. For tests. */
+  boolean isFree() {
+    return turn == FREE;
   }
 
   @Override

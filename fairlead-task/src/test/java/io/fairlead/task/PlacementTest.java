@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThatIllegalStateException;
 import static org.assertj.core.api.Assumptions.assumeThat;
 
 import io.fairlead.fault.DeadlineExceededException;
+import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskCancelledException;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -101,6 +102,25 @@ class PlacementTest {
       assertThat(scope.join()).hasSize(200);
     }
     assertThat(guard.entered).hasValue(800);
+  }
+
+  @Test
+  void theGuardFindsMembersThatRunBesideEachOther() {
+    assumeThat(own()).as("the bug that is planted is the scheduler's").isTrue();
+    try (Mutant.Handle _ = Mutant.enable("strand.ignored")) {
+      Eventually.holds("two were seen", this::twoRunAtATime);
+    }
+  }
+
+  private boolean twoRunAtATime() {
+    Strand strand = runtime.strand("ignored");
+    Guard guard = new Guard();
+    try (TaskScope<Integer> scope = runtime.scope(ScopeOptions.of(ScopePolicy.COLLECT))) {
+      for (int i = 0; i < 200; i++) {
+        scope.fork(in(strand), () -> guardedTwice(guard));
+      }
+      return scope.join().size() < 200;
+    }
   }
 
   @Test
