@@ -164,7 +164,7 @@ final class Carriers {
 
   /** A virtual thread on these carriers, not started. Any thread; never blocks. */
   Thread thread(Runnable body) {
-    return VirtualThreads.unstarted(new Resumable.Free(this, null), body);
+    return VirtualThreads.unstarted(new Resumable.Free(this), body);
   }
 
   /** One that runs when it has the turn of this strand. */

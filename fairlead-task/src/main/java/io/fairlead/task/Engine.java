@@ -280,7 +280,7 @@ public final class Engine<I> implements AutoCloseable {
     if (there != null && !slot.broken) {
       return there;
     }
-    slot.making.lock(); // contended for ANY_THREAD only
+    Execution.lock(slot.making); // contended for ANY_THREAD only
     try {
       there = slot.instance;
       if (there != null && slot.broken) {

@@ -1,5 +1,6 @@
 package io.fairlead.task;
 
+import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -118,6 +119,27 @@ final class Execution {
     } else if (left != null) {
       byHand = false;
       left.pass();
+    }
+  }
+
+  /**
+   * Takes a lock that may be held over a wait of ours: who has it may need the turn of the caller
+   * to go on.
+   */
+  static void lock(ReentrantLock lock) {
+    if (lock.tryLock()) {
+      return;
+    }
+    Execution here = current();
+    if (here == null) {
+      lock.lock();
+      return;
+    }
+    here.expose();
+    try {
+      lock.lock();
+    } finally {
+      here.cover();
     }
   }
 

@@ -191,7 +191,7 @@ public final class Gate {
   }
 
   private <T extends @Nullable Object> T locked(TaskBody<T> body) throws Exception {
-    lock.lock();
+    Execution.lock(lock);
     try {
       return Task.nullable(body.run());
     } finally {

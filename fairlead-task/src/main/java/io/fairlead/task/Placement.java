@@ -12,8 +12,10 @@ import java.util.Objects;
  * INITIAL     | the carrier that first ran it         | a platform thread of its own
  * Bound       | the owner's platform thread           | the same
  * Serial,     | any carrier; the turn is given up     | the turn is given up in Completion.await,
- * WITH_PARENT | wherever the task suspends            | join and waits for an owner; it is kept in
- *             |                                       | other waits: locks, sleep, sockets
+ * WITH_PARENT | wherever the task suspends            | join and waits for an owner or a gate; it is
+ *             |                                       | kept in other waits: locks, sleep, sockets.
+ *             |                                       | A lock that is held over one of ours must
+ *             |                                       | not be wanted by others of the same turn
  * </pre>
  *
  * <p><b>Waiting for oneself.</b> A child that joins a scope of an ancestor, asks for the result of

@@ -183,6 +183,10 @@ abstract class Resumable extends Strand.Member implements Executor {
 
   /** Runs on whichever carrier has room. */
   static class Free extends Resumable {
+    Free(Carriers carriers) {
+      this(carriers, null);
+    }
+
     Free(Carriers carriers, @Nullable Strand strand) {
       super(carriers, strand);
     }
@@ -196,7 +200,7 @@ abstract class Resumable extends Strand.Member implements Executor {
   /** A thread that is no task of ours, for one resumption. */
   static final class Foreign extends Free {
     Foreign(Carriers carriers) {
-      super(carriers, null);
+      super(carriers);
     }
   }
 

@@ -185,8 +185,11 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     Objects.requireNonNull(body, "body");
     checkOwner("forked into");
     checkOpen();
-    checkPlacement(forkOptions.placement());
-    Forks forks = isLazy(forkOptions) ? lazy() : null;
+    boolean free = forkOptions.placement() instanceof Placement.Free;
+    if (!free) {
+      checkPlacement(forkOptions.placement());
+    }
+    Forks forks = free && !forkOptions.eager() ? lazy() : null;
     Fork<T> fork = prepare(forkOptions, body, forks != null);
     if (forks == null) {
       start(fork, forkOptions.placement());
@@ -208,17 +211,13 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     if (here == null || owner.isRoot() || !here.isOf(Thread.currentThread(), owner)) {
       return null;
     }
-    if (here.thread instanceof RoleThread || !(owner.placement() instanceof Placement.Free)) {
+    if (here.thread instanceof RoleThread || owner.placement() instanceof Placement.Bound) {
       return null; // in place they would hold up an owner's thread
     }
     Forks found = here.forksOf(runtime.runners());
     lazy = found;
     lazyBase = found.head();
     return found;
-  }
-
-  private static boolean isLazy(ForkOptions options) {
-    return options.placement() instanceof Placement.Free && !options.eager();
   }
 
   private Fork<T> prepare(ForkOptions forkOptions, TaskBody<? extends T> body, boolean lazily) {

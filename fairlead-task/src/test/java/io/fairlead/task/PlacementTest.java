@@ -208,6 +208,24 @@ class PlacementTest {
   }
 
   @Test
+  void theTurnIsReleasedWhereAMemberWaitsForAGateThatAnotherHolds() {
+    Gate gate = Gate.of("e", ThreadRule.ONE_AT_A_TIME, null, Set.of(), null);
+    Strand strand = runtime.strand("gate");
+    Completion.Source<Integer> later = Completion.source();
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      scope.fork(in(strand), () -> gate.call("holds", () -> later.completion().await()));
+      scope.fork(in(strand), () -> gate.call("wants", () -> 2));
+      scope.fork(
+          in(strand),
+          () -> {
+            later.complete(1);
+            return 3;
+          });
+      assertThat(scope.join()).containsExactly(1, 2, 3);
+    }
+  }
+
+  @Test
   void onOwnCarriersTheTurnIsReleasedWhereverAMemberSuspends() {
     assumeThat(own()).as("the JDK's carriers keep the turn in waits that are not ours").isTrue();
     Strand strand = runtime.strand("any");
