@@ -22,8 +22,8 @@ public class CarrierQueueRaceTest {
   private final CarrierQueue queue = new CarrierQueue();
   private final CarrierQueue thief = new CarrierQueue();
   private final ReadyQueue rest = new ReadyQueue();
-  private final Resumable one = new Resumable.Free(NONE);
-  private final Resumable two = new Resumable.Free(NONE);
+  private final Resumable one = new Resumable.Free(NONE, null);
+  private final Resumable two = new Resumable.Free(NONE, null);
 
   @Actor
   public void carrier(IIII_Result result) {

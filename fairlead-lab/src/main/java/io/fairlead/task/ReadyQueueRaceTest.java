@@ -24,7 +24,7 @@ public class ReadyQueueRaceTest {
   private final ReadyQueue queue = new ReadyQueue();
   private final CarrierQueue first = new CarrierQueue();
   private final CarrierQueue second = new CarrierQueue();
-  private final Resumable only = new Resumable.Free(NONE);
+  private final Resumable only = new Resumable.Free(NONE, null);
 
   @Actor
   public void first(III_Result result) {
