@@ -169,13 +169,14 @@ final class Carrier extends RoleThread {
   }
 
   /** By the mounted task: whether its carrier has something to look at and has not for long. */
-  boolean isLookDue() {
-    long now = System.nanoTime();
+  boolean isLookDue(long now) {
     clock = now;
     return now - lookedAround > Carriers.POLL_NANOS
         && (!carriers.ready.isEmpty()
             || slot != null
-            || (carriers.hasSources() && carriers.nanosSincePoll(now) > Carriers.POLL_NANOS));
+            || (carriers.hasSources()
+                && carriers.nanosSincePoll(now) > Carriers.POLL_NANOS
+                && carriers.anyPending()));
   }
 
   /** A spare goes on only as long as others are stuck. */

@@ -186,11 +186,11 @@ final class Carriers {
    * which are no task's.
    */
   @SuppressWarnings("ThreadPriorityCheck") // not a hint: the carrier goes through its loop
-  static void atForkPoint() {
+  static void atForkPoint(long now) {
     if (VirtualThreads.closed() == null
         && Thread.currentThread().isVirtual()
         && VirtualThreads.carrier() instanceof Carrier carrier
-        && carrier.isLookDue()
+        && carrier.isLookDue(now)
         && !Task.current().isBinding()) {
       Thread.yield();
     }

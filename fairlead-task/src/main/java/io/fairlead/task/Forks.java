@@ -50,7 +50,7 @@ import org.jspecify.annotations.Nullable;
  *         |                 |         | compare-and-set; upper half = times it was lowered, so
  *         |                 |         | that a late runner cannot hide what was forked since
  * exposed | owner           | runners | volatile: the owner waits, take frames without delay
- * region, depth | owner     | owner   | plain
+ * region, depth, looks | owner | owner | plain: looks are forksToLook, forksPerLook, looked
  * newer, older of the registry | any, under the registry's lock
  * </pre>
  *
@@ -71,8 +71,14 @@ public final class Forks {
 
   private static final int SLOTS_MIN = 16;
 
-  /** Forks between two looks at the clock, which costs as much as three of them. */
+  /** Forks until the first look at the clock, which costs as much as some twenty of them. */
   private static final int FORKS_PER_LOOK = 64;
+
+  /** From then on as many as take about this long, so that tiny forks seldom pay for a look. */
+  private static final long LOOK_NANOS_MIN = 10_000;
+
+  private static final long LOOK_NANOS_MAX = 25_000;
+  private static final int FORKS_PER_LOOK_MAX = 4_096;
 
   /** A child of a scope costs as much as some frames, and most often does more. */
   private static final int LOOKS_PER_CHILD = 4;
@@ -100,6 +106,8 @@ public final class Forks {
 
   private volatile ForkFrame[] slots = NO_SLOTS;
   private int forksToLook = FORKS_PER_LOOK;
+  private int forksPerLook = FORKS_PER_LOOK;
+  private long looked;
   private ForkFrame[] own = NO_SLOTS;
   private int head;
   private volatile long top;
@@ -194,8 +202,16 @@ public final class Forks {
   }
 
   private void lookAround() {
-    forksToLook = FORKS_PER_LOOK;
-    Carriers.atForkPoint();
+    long now = System.nanoTime();
+    long spent = now - looked;
+    looked = now;
+    if (spent < LOOK_NANOS_MIN) {
+      forksPerLook = Math.min(2 * forksPerLook, FORKS_PER_LOOK_MAX);
+    } else if (spent > LOOK_NANOS_MAX) {
+      forksPerLook = Math.max(forksPerLook / 2, 1);
+    }
+    forksToLook = forksPerLook;
+    Carriers.atForkPoint(now);
   }
 
   @SuppressWarnings("unchecked") // its function gives R

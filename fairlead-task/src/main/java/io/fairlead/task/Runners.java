@@ -317,7 +317,10 @@ final class Runners {
     if (exposed != null || sight.count == 0 || stealing == Stealing.NEVER) {
       return exposed;
     }
-    if (!Mutant.on("forks.no-throttle")) {
+    if (alone()) {
+      // a parent that computes is better left alone; one that waits elsewhere waits for this long
+      LockSupport.parkNanos(this, DEEP_NANOS);
+    } else if (!Mutant.on("forks.no-throttle")) {
       for (long end = System.nanoTime() + THROTTLE_NANOS; System.nanoTime() - end < 0; ) {
         Thread.onSpinWait();
       }
@@ -406,7 +409,7 @@ final class Runners {
     /** A processor is warm: looks a few times before it rests. */
     @SuppressWarnings("ThreadPriorityCheck") // those that were woken come first
     private @Nullable ForkFrame hunt() {
-      for (int i = 0; i < HUNTS && !closed; i++) {
+      for (int i = 0; i < HUNTS && !closed && !alone(); i++) {
         Thread.yield();
         ForkFrame frame = find(sight);
         if (frame != null) {

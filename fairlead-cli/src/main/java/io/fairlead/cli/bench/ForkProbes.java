@@ -21,7 +21,9 @@ final class ForkProbes {
   private static final LongFork FIB = ForkProbes::fib;
   private static final LongFork JOB = (forks, steps) -> job(steps);
   private static final int PAIRS = 20_000;
-  private static final int WARM_UP = 5;
+
+  /** On one core the compiler needs its turns too. */
+  private static final int WARM_UP = 20;
 
   private final Fairlead fairlead;
   private final int rounds;
