@@ -249,6 +249,7 @@ final class Carrier extends RoleThread {
     if (before != null) {
       put(before);
       carriers.signal();
+      carriers.watch(); // the slot has no signal of its own
     } else if (runs != null) {
       if (runs.goesOn) {
         carriers.signal();
@@ -403,7 +404,7 @@ final class Carrier extends RoleThread {
 
   /** Once at everything, in the order in which it is wanted. */
   private @Nullable Resumable look() {
-    Resumable found = staying.poll();
+    Resumable found = nextOwn();
     if (found == null) {
       found = takeCommon();
     }
@@ -434,6 +435,11 @@ final class Carrier extends RoleThread {
     }
     if (!takeBell()) {
       searches = true; // the waker counted it
+    } else if (nanos == 0) {
+      // A searcher again: who published more than one piece relied on its count, and only a
+      // searcher that finds something wakes another for the rest.
+      carriers.startSearch();
+      searches = true;
     }
     return true;
   }
@@ -464,6 +470,7 @@ final class Carrier extends RoleThread {
     if (searches) {
       searches = false;
       carriers.stopSearch();
+      carriers.watch(); // what it was woken for, a source that rang, say, is nobody's now
     }
     carriers.leaveNap(this);
     handOver();

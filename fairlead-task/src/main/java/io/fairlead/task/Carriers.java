@@ -375,6 +375,11 @@ final class Carriers {
     return regulars > 1 && mounted < regulars;
   }
 
+  /** One that was about to park goes back to search, whatever the others do. */
+  void startSearch() {
+    searching.incrementAndGet();
+  }
+
   /** A searcher gives up; it has still to look once more before it parks. */
   void stopSearch() {
     searching.decrementAndGet();
@@ -437,19 +442,26 @@ final class Carriers {
 
   /** Whether something is pending, and this is the one carrier that looks at it now and then. */
   private boolean napsFor(Carrier carrier) {
-    Carrier now = napper;
-    if (sources.isEmpty() || (now != null && now != carrier)) {
+    if (sources.isEmpty()) {
       return false;
     }
-    // first the claim, then the look: two that rest at once must not leave it to each other
-    if (now == null && !NAPPER.compareAndSet(this, null, carrier)) {
-      return false;
+    for (; ; ) {
+      Carrier now = napper;
+      if (now != null && now != carrier) {
+        return false;
+      }
+      // first the claim, then the look: two that rest at once must not leave it to each other
+      if (now == null && !NAPPER.compareAndSet(this, null, carrier)) {
+        return false;
+      }
+      if (anyPending()) {
+        return true;
+      }
+      napper = null; // volatile, and a look after it: others may have parked relying on the claim
+      if (!anyPending()) {
+        return false;
+      }
     }
-    if (anyPending()) {
-      return true;
-    }
-    napper = null;
-    return false;
   }
 
   /** Rests no more: what it looked after is the watcher's while it is busy. */
@@ -502,7 +514,13 @@ final class Carriers {
     Carrier spare = new Carrier(this, number, true);
     more[now.length] = spare;
     all = more;
-    spare.start();
+    try {
+      spare.start();
+    } catch (OutOfMemoryError noThread) {
+      // the watcher must live on; it tries again while work is late
+      all = now;
+      sparesActive.decrementAndGet();
+    }
   }
 
   int sparesActive() {

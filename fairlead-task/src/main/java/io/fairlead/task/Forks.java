@@ -526,7 +526,8 @@ public final class Forks {
   /** Owner: what was popped may be forked again. */
   private void lowerTop() {
     long seen = top;
-    if ((int) seen > head) {
+    // also where it is there already: a late runner may be about to move it up by one
+    if ((int) seen >= head) {
       top = (((seen >>> 32) + 1) << 32) | head;
     }
   }

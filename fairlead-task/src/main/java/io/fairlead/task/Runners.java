@@ -476,7 +476,10 @@ final class Runners {
       if (WATCH.compareAndSet(Runners.this, NAPPING, DEEP) && !seesAny()) {
         LockSupport.parkNanos(Runners.this, DEEP_NANOS);
         while (watch == DEEP && !closed && !seesAny()) {
-          LockSupport.park(Runners.this);
+          // once more: a look may have parked for its lock, and eaten the unpark that came with it
+          if (watch == DEEP && !closed) {
+            LockSupport.park(Runners.this);
+          }
         }
       }
       ATTENTION.setOpaque(Runners.this, attention & ~ASLEEP);
