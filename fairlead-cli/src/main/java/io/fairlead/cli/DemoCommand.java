@@ -5,11 +5,11 @@ import io.fairlead.runtime.FairleadConfig;
 import io.fairlead.task.Task;
 import io.fairlead.task.TaskLocal;
 import io.fairlead.task.TaskScope;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
 import java.util.concurrent.Callable;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -96,19 +96,12 @@ public final class DemoCommand implements Callable<Integer> {
     return description.substring(description.lastIndexOf('@') + 1);
   }
 
-  private record Tally(int tasks, long moved, int threads, long wrong) {
+  private record Tally(int tasks, long moved, long threads, long wrong) {
     static Tally of(List<Seen> all) {
-      List<String> threads = new ArrayList<>();
-      all.stream().map(Seen::before).distinct().forEach(threads::add);
-      all.stream()
-          .map(Seen::after)
-          .filter(t -> !threads.contains(t))
-          .distinct()
-          .forEach(threads::add);
       return new Tally(
           all.size(),
           all.stream().filter(seen -> !seen.before.equals(seen.after)).count(),
-          threads.size(),
+          all.stream().flatMap(seen -> Stream.of(seen.before, seen.after)).distinct().count(),
           all.stream().filter(seen -> !seen.right).count());
     }
 

@@ -54,28 +54,25 @@ final class Opening implements AutoCloseable {
   /** Ends the preparation soon, and returns what was opened, or throws why it could not be. */
   Fairlead open() {
     stopped = true;
-    try {
-      return opened.join();
-    } catch (CompletionException failure) {
-      throw rethrown(failure);
-    }
+    return join(opened);
   }
 
   /** Waits until the preparation uses the devices no more. */
   void prepared() {
-    try {
-      prepared.join();
-    } catch (CompletionException failure) {
-      throw rethrown(failure);
-    }
+    join(prepared);
   }
 
-  private static RuntimeException rethrown(CompletionException failure) {
-    return switch (failure.getCause()) {
-      case RuntimeException cause -> cause;
-      case Error cause -> throw cause;
-      case null, default -> failure;
-    };
+  /** The result, or what ended it, as it is. */
+  private static Fairlead join(CompletableFuture<Fairlead> future) {
+    try {
+      return future.join();
+    } catch (CompletionException failure) {
+      throw switch (failure.getCause()) {
+        case RuntimeException cause -> cause;
+        case Error cause -> throw cause;
+        case null, default -> failure;
+      };
+    }
   }
 
   @Override

@@ -5,6 +5,7 @@ import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
@@ -121,7 +122,7 @@ final class Carriers {
 
   final String label;
   final ReadyQueue ready = new ReadyQueue();
-  final TaskThreads threads = (task, body) -> thread(body);
+  final ThreadFactory threads = this::thread;
   private final CopyOnWriteArrayList<Polled> sources = new CopyOnWriteArrayList<>();
   private final AtomicInteger searching = new AtomicInteger();
   private final AtomicInteger sparesActive = new AtomicInteger();

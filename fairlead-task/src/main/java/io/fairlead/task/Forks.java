@@ -105,15 +105,15 @@ public final class Forks {
   private final @Nullable Thread thread;
 
   private volatile ForkFrame[] slots = NO_SLOTS;
-  private int forksToLook = FORKS_PER_LOOK;
-  private int forksPerLook = FORKS_PER_LOOK;
-  private long looked;
   private ForkFrame[] own = NO_SLOTS;
   private int head;
   private volatile long top;
   private volatile boolean exposed;
   private @Nullable TaskScope<?> region;
   private int depth;
+  private int forksToLook = FORKS_PER_LOOK;
+  private int forksPerLook = FORKS_PER_LOOK;
+  private long looked;
 
   /** The registry's ring. */
   @Nullable Forks ringNext;

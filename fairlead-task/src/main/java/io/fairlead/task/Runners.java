@@ -364,7 +364,7 @@ final class Runners {
     Runner(Object firstOrder) {
       this.order = firstOrder;
       alive.incrementAndGet();
-      this.thread = runtime.threads().newThread(Task.root(), this::begin);
+      this.thread = runtime.threads().newThread(this::begin);
     }
 
     /** By whoever took it out of idle, or made it. */

@@ -7,6 +7,7 @@ import java.lang.ref.Cleaner;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.jspecify.annotations.Nullable;
 
@@ -69,6 +70,10 @@ public final class TaskRuntime implements AutoCloseable {
 
   /** Runtimes that are open, oldest first; ROOT waits as the last one does. */
   private static final CopyOnWriteArrayList<TaskRuntime> OPEN = new CopyOnWriteArrayList<>();
+
+  /** On the JDK's carriers. No inherited thread-locals: state follows the task. */
+  private static final ThreadFactory JDK_THREADS =
+      Thread.ofVirtual().inheritInheritableThreadLocals(false).factory();
 
   private final TaskConfig config;
   private final CopyOnWriteArrayList<Owner> owners = new CopyOnWriteArrayList<>();
@@ -207,8 +212,8 @@ public final class TaskRuntime implements AutoCloseable {
   }
 
   /** Where the threads of its tasks come from. */
-  TaskThreads threads() {
-    return carriers == null ? TaskThreads.JDK : carriers.threads;
+  ThreadFactory threads() {
+    return carriers == null ? JDK_THREADS : carriers.threads;
   }
 
   /** Begins the fork, on a virtual thread, when it has the turn of the strand. */
@@ -218,7 +223,7 @@ public final class TaskRuntime implements AutoCloseable {
       named(fork, carriers.threadIn(strand, body)).start();
     } else {
       Runnable body = () -> Execution.beginInTurn(strand, true, fork::run);
-      Thread thread = named(fork, TaskThreads.JDK.newThread(fork.task(), body));
+      Thread thread = named(fork, JDK_THREADS.newThread(body));
       strand.enter(new Strand.Start(strand, fork, thread));
     }
   }

@@ -284,7 +284,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   }
 
   private void startFree(Fork<T> fork) {
-    TaskRuntime.named(fork, runtime.threads().newThread(fork.task(), fork::run)).start();
+    TaskRuntime.named(fork, runtime.threads().newThread(fork::run)).start();
   }
 
   /** What refuses a fork before there is one. */

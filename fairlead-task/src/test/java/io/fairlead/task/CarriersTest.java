@@ -51,6 +51,22 @@ class CarriersTest {
     return thread;
   }
 
+  /** Tasks that never suspend, until they are told to stop. */
+  private static List<Thread> loops(Carriers carriers, int count, AtomicBoolean stop) {
+    List<Thread> loops = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      loops.add(
+          start(
+              carriers,
+              () -> {
+                while (!stop.get()) {
+                  Thread.onSpinWait();
+                }
+              }));
+    }
+    return loops;
+  }
+
   private static void join(Thread thread) {
     try {
       assertThat(thread.join(Duration.ofSeconds(60))).as(thread + " ended").isTrue();
@@ -312,17 +328,7 @@ class CarriersTest {
   void loopsThatNeverYieldDoNotStopOthers(int regulars) {
     Carriers carriers = carriers(regulars);
     AtomicBoolean stop = new AtomicBoolean();
-    List<Thread> loops = new ArrayList<>();
-    for (int i = 0; i < regulars; i++) {
-      loops.add(
-          start(
-              carriers,
-              () -> {
-                while (!stop.get()) {
-                  Thread.onSpinWait();
-                }
-              }));
-    }
+    List<Thread> loops = loops(carriers, regulars, stop);
     for (int i = 0; i < 20; i++) {
       join(start(carriers, Thread::yield));
     }
@@ -349,17 +355,7 @@ class CarriersTest {
   void moreLongTasksThanCarriersAddFewSpares() {
     Carriers carriers = carriers(2);
     AtomicBoolean stop = new AtomicBoolean();
-    List<Thread> loops = new ArrayList<>();
-    for (int i = 0; i < 40; i++) {
-      loops.add(
-          start(
-              carriers,
-              () -> {
-                while (!stop.get()) {
-                  Thread.onSpinWait();
-                }
-              }));
-    }
+    List<Thread> loops = loops(carriers, 40, stop);
     Eventually.holds("both processors are given a spare", () -> carriers.sparesActive() >= 2);
     // one that the system stops for long may count as asleep once; each of 40 would not
     boolean many =
@@ -586,17 +582,7 @@ class CarriersTest {
   void aSpareLeavesWhenItsWorkIsDoneThoughOthersStandStill() {
     Carriers carriers = carriers(2);
     AtomicBoolean stop = new AtomicBoolean();
-    List<Thread> loops = new ArrayList<>();
-    for (int i = 0; i < 2; i++) {
-      loops.add(
-          start(
-              carriers,
-              () -> {
-                while (!stop.get()) {
-                  Thread.onSpinWait();
-                }
-              }));
-    }
+    List<Thread> loops = loops(carriers, 2, stop);
     join(start(carriers, () -> {}));
     Eventually.holds("the watcher sleeps", carriers::isWatcherAsleep);
     Eventually.holds("no spare is active", () -> carriers.sparesActive() == 0);
