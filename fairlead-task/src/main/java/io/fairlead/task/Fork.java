@@ -166,7 +166,7 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
         && isOwn(late)) {
       settle(State.CANCELLED, late);
     } else {
-      settle(task.isCancelled() ? State.CANCELLED : State.FAILED, failure);
+      settle(task.isStopping() ? State.CANCELLED : State.FAILED, failure);
     }
   }
 

@@ -1,5 +1,6 @@
 package io.fairlead.task;
 
+import io.fairlead.fault.FairleadException;
 import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskCancelledException;
 import io.fairlead.fault.TaskInterruptedException;
@@ -263,13 +264,42 @@ public final class Task {
    * @throws TaskInterruptedException if it is interrupted; the status stays set
    */
   public void checkCancelled() {
-    int seen = flags;
-    if ((seen & CANCELLED) != 0) {
-      throw cancelled();
+    if (flags != 0 || Thread.currentThread().isInterrupted()) {
+      throw reasonToStop();
     }
-    if ((seen & INTERRUPTED) != 0 || Thread.currentThread().isInterrupted()) {
-      Thread.currentThread().interrupt();
-      throw interruption();
+  }
+
+  /**
+   * Why the thread was interrupted. The flags are read again after the interrupt was seen: cancel
+   * sets its flag first, so that no cancelled task says that it was interrupted.
+   */
+  private FairleadException reasonToStop() {
+    if (isStopping()) {
+      return cancelled();
+    }
+    Thread.currentThread().interrupt();
+    return interruption();
+  }
+
+  /**
+   * Whether it is cancelled, or about to be: a child in place shares its thread with those above,
+   * and their canceller may interrupt the thread while another one that cancels the same scope has
+   * not come to this child yet. On its own thread.
+   */
+  boolean isStopping() {
+    for (Task above = this; above != null; above = above.called ? null : above.parent) {
+      if (above.isCancelled()) {
+        cancelFrom(above);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  @SuppressWarnings("ReferenceEquality") // a task is itself
+  private void cancelFrom(Task above) {
+    if (above != this) {
+      cancel(above.cause);
     }
   }
 

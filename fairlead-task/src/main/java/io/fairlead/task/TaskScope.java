@@ -521,7 +521,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       RUNNING.getAndAdd(this, 1);
     } else if (fork.claim()) {
       if (owner.isDisturbed()) {
-        cancel(owner.isCancelled() ? owner.cancelCause() : owner.interruption());
+        cancel(whyOwnerStops());
       }
       forks.enterChild();
       fork.runInPlace(here);
@@ -535,8 +535,12 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   /** The owner was interrupted: if it runs a child in place, that is its wait in join. */
   void ownerInterrupted() {
     if (inPlace) {
-      cancel(owner.interruption());
+      cancel(whyOwnerStops());
     }
+  }
+
+  private @Nullable Throwable whyOwnerStops() {
+    return owner.isCancelled() ? owner.cancelCause() : owner.interruption();
   }
 
   // --- frames -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import io.fairlead.fault.TaskCancelledException;
 import io.fairlead.fault.TaskFailedException;
 import io.fairlead.fault.TaskInterruptedException;
 import java.io.IOException;
+import java.nio.channels.spi.AbstractInterruptibleChannel;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -317,6 +318,78 @@ class TaskScopeTest {
       assertThat(fork.state()).isEqualTo(Fork.State.CANCELLED);
     }
     assertThat(ran).isFalse();
+  }
+
+  /** Interrupting whoever waits in it takes until it is let go. */
+  private static final class SlowToInterrupt extends AbstractInterruptibleChannel {
+    final CountDownLatch waits = new CountDownLatch(1);
+    final CountDownLatch interrupted = new CountDownLatch(1);
+    final CountDownLatch letGo = new CountDownLatch(1);
+
+    @Override
+    protected void implCloseChannel() {
+      interrupted.countDown();
+      awaitQuietly(letGo);
+    }
+
+    int await() throws IOException {
+      begin();
+      try {
+        waits.countDown();
+        awaitQuietly(letGo);
+        return 1;
+      } finally {
+        end(true);
+      }
+    }
+  }
+
+  /**
+   * A child in place shares its parent's thread. One that cancels the scope has not come to it yet
+   * when another that cancels the parent interrupts this thread.
+   */
+  @Test
+  void aChildInPlaceIsCancelledWhoeverInterruptsItFirst() {
+    SlowToInterrupt newer = new SlowToInterrupt();
+    CountDownLatch inPlace = new CountDownLatch(1);
+    try (TaskRuntime own = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.NEVER)) {
+      own.<Integer>enter(
+          "parent",
+          0,
+          () -> {
+            Task parent = Task.current();
+            try (TaskScope<Integer> scope = own.scope(ScopeOptions.of(ScopePolicy.COLLECT))) {
+              Fork<Integer> child =
+                  scope.fork(
+                      () -> {
+                        inPlace.countDown();
+                        try {
+                          return forever();
+                        } finally {
+                          newer.letGo.countDown();
+                        }
+                      });
+              scope.fork(ForkOptions.DEFAULT.eager(true), newer::await);
+              Thread.ofPlatform()
+                  .start(
+                      () -> {
+                        awaitQuietly(inPlace);
+                        awaitQuietly(newer.waits);
+                        scope.cancel(null); // the newer child first
+                      });
+              Thread.ofPlatform()
+                  .start(
+                      () -> {
+                        awaitQuietly(newer.interrupted);
+                        parent.cancel(null);
+                      });
+              assertThatExceptionOfType(TaskCancelledException.class).isThrownBy(scope::join);
+              assertThat(child.failure()).isInstanceOf(TaskCancelledException.class);
+              assertThat(child.state()).isEqualTo(Fork.State.CANCELLED);
+            }
+            return 1;
+          });
+    }
   }
 
   private void cancelReaches(TaskBody<Integer> body, Fork.State expected) {
