@@ -19,6 +19,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -672,7 +673,7 @@ public final class Completion<T extends @Nullable Object> {
           return Objects.requireNonNull(seen);
         }
         wait.check(this);
-        wait.park(this);
+        wait.park(this); // and looks once more, where strangers' sources are polled
       }
     } finally {
       if (!isOutcome(look())) {
@@ -715,7 +716,7 @@ public final class Completion<T extends @Nullable Object> {
 
     void park(Completion<?> completion) {
       if (owner != null) {
-        owner.parkWhileWaiting(completion, left());
+        owner.parkWhileWaiting(completion, left(), completion::isDone);
       } else if (nanos == NEVER) {
         LockSupport.park(completion);
       } else {
@@ -736,11 +737,14 @@ public final class Completion<T extends @Nullable Object> {
     }
   }
 
-  /** Parks the calling thread once; a thread of an owner polls its sources meanwhile. */
-  static void parkHelpingOwner(Object blocker) {
+  /**
+   * Parks the calling thread once; a thread of an owner polls its sources meanwhile, and looks
+   * after that whether the wait is over.
+   */
+  static void parkHelpingOwner(Object blocker, BooleanSupplier over) {
     Owner owner = RoleThread.currentOwner();
     if (owner != null) {
-      owner.parkWhileWaiting(blocker, NEVER);
+      owner.parkWhileWaiting(blocker, NEVER, over);
     } else {
       LockSupport.park(blocker);
     }

@@ -113,7 +113,7 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
     forks.exposeAndWake();
     forks.execution.giveTurn();
     while ((state & STEP) != DONE) {
-      Completion.parkHelpingOwner(this);
+      Completion.parkHelpingOwner(this, () -> (state & STEP) == DONE);
       interrupted |= Thread.interrupted(); // cleared, else parking would return at once
     }
     forks.execution.takeTurn();

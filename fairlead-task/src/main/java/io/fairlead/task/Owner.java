@@ -9,6 +9,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -37,6 +38,10 @@ import org.jspecify.annotations.Nullable;
  * <pre>
  * owner:     bell = PARKING; fence; anything there? → bell = AWAKE, go on; else park
  * producer:  publish;        fence; bell == PARKING and I swap it to AWAKE? → unpark
+ *
+ * The unpark alone is no promise: a source that is asked on the way to the park may park for a lock
+ * of its own and use it up. So the owner looks at the bell, and a wait at what it waits for, after
+ * the last source was asked.
  *
  * field     | writer                 | reader    | mode, guard
  * bell      | owner, producers       | both      | volatile; swapped by one producer for each park
@@ -576,7 +581,11 @@ public final class Owner implements AutoCloseable {
       bell = AWAKE;
       return;
     }
-    if (anythingPending()) {
+    boolean pending = anythingPending();
+    if (hasRung()) {
+      return; // the unpark may be used up: a source that was asked may have parked for a lock
+    }
+    if (pending) {
       long nap = NAP_NANOS_FIRST << Math.min(naps, 20);
       LockSupport.parkNanos(this, Math.min(nap, config.pollParkNanosMax()));
     } else {
@@ -584,6 +593,11 @@ public final class Owner implements AutoCloseable {
     }
     bell = AWAKE;
     Thread.interrupted(); // nobody else's business wakes it twice
+  }
+
+  /** Whether somebody rang since the announcement. */
+  private boolean hasRung() {
+    return bell == AWAKE && !Mutant.on("owner.trusts-the-permit");
   }
 
   private boolean hasWork() {
@@ -626,19 +640,29 @@ public final class Owner implements AutoCloseable {
    * Parks the owner's thread in a command that waits: a nap while a source has something pending,
    * else until what it waits for, or the bell, wakes it. The doorbell is that of {@link #sleep},
    * since a source that has nothing yet rings it when that changes.
+   *
+   * <p>A source may park for a lock, and so use up the unpark that ends the wait: after the last
+   * source was asked, this looks whether the wait is over or the bell rang, and parks only then.
    */
-  void parkWhileWaiting(Object blocker, long nanos) {
+  void parkWhileWaiting(Object blocker, long nanos, BooleanSupplier over) {
     pollWhileWaiting();
     bell = PARKING; // volatile
     VarHandle.fullFence(); // see the class comment
-    if (!polling && anythingPending()) {
-      LockSupport.parkNanos(blocker, Math.min(nanos, NAP_NANOS_WAITING));
-    } else if (nanos == Long.MAX_VALUE) {
-      LockSupport.park(blocker);
-    } else {
-      LockSupport.parkNanos(blocker, nanos);
+    boolean pending = !polling && anythingPending();
+    if (!hasRung() && !isOver(over)) {
+      if (pending) {
+        LockSupport.parkNanos(blocker, Math.min(nanos, NAP_NANOS_WAITING));
+      } else if (nanos == Long.MAX_VALUE) {
+        LockSupport.park(blocker);
+      } else {
+        LockSupport.parkNanos(blocker, nanos);
+      }
     }
     bell = AWAKE;
+  }
+
+  private static boolean isOver(BooleanSupplier over) {
+    return !Mutant.on("owner.trusts-the-permit") && over.getAsBoolean();
   }
 
   private IllegalStateException closed() {

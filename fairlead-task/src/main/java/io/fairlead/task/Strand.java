@@ -168,7 +168,7 @@ public final class Strand {
     enter(ticket);
     boolean interrupted = false;
     while (!ticket.granted) {
-      Completion.parkHelpingOwner(this);
+      Completion.parkHelpingOwner(this, () -> ticket.granted);
       interrupted |= Thread.interrupted(); // cleared, else parking would return at once
     }
     if (interrupted) {

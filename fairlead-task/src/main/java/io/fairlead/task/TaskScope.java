@@ -790,7 +790,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       lazy.exposeAndWake();
     }
     if (here != null) {
-      here.giveTurn();
+      here.expose(); // what scopes further out have forked lies in the same deque
     }
     try {
       while (running != 0) {
@@ -799,12 +799,12 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
         } else {
           interrupted |= Thread.interrupted(); // cleared, else parking would return at once
         }
-        Completion.parkHelpingOwner(this);
+        Completion.parkHelpingOwner(this, () -> running == 0);
       }
     } finally {
       joiner = null;
       if (here != null) {
-        here.takeTurn();
+        here.cover();
       }
       if (lazy != null) {
         lazy.cover();

@@ -18,10 +18,13 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 @Timeout(60)
 class OwnerTest {
@@ -537,5 +540,94 @@ class OwnerTest {
     } finally {
       source.complete("not found"); // or a failure would be a hang
     }
+  }
+
+  // --- sources that park for a lock, and so use up the unpark that was meant for the owner
+
+  /** Where a source is asked while its owner goes to sleep. */
+  private enum Asked {
+    POLL,
+    HAS_PENDING
+  }
+
+  /** Once armed: wakes its owner from within, and then parks, as for a contended lock. */
+  private static final class Greedy implements PollSource {
+    private final Asked where;
+    private final Runnable wake;
+    private final AtomicBoolean armed = new AtomicBoolean();
+
+    Greedy(Asked where, Runnable wake) {
+      this.where = where;
+      this.wake = wake;
+    }
+
+    @Override
+    public int poll() {
+      wakeAndPark(Asked.POLL);
+      return 0;
+    }
+
+    @Override
+    public boolean hasPending() {
+      wakeAndPark(Asked.HAS_PENDING);
+      return false;
+    }
+
+    private void wakeAndPark(Asked here) {
+      if (here == where && armed.compareAndSet(true, false)) {
+        wake.run();
+        LockSupport.parkNanos(1); // returns at once, and the permit is gone
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource(Asked.class)
+  void aWaitIsNotSleptOverWhereASourceUsesUpItsUnpark(Asked where) {
+    assertThat(waitIsSleptOver(where)).isFalse();
+    try (Mutant.Handle _ = Mutant.enable("owner.trusts-the-permit")) {
+      assertThat(waitIsSleptOver(where)).as("the test finds it").isTrue();
+    }
+  }
+
+  private boolean waitIsSleptOver(Asked where) {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    Completion.Source<Integer> awaited = Completion.source();
+    Greedy source = new Greedy(where, () -> awaited.complete(5));
+    owner.addSource(source);
+    Thread thread = owner.call(Thread::currentThread).await();
+    Completion<Integer> call =
+        owner.call(
+            () -> {
+              source.armed.set(true);
+              return awaited.completion().await();
+            });
+    boolean slept = !comes(call::isDone) && thread.getState() == Thread.State.WAITING;
+    endForced(owner);
+    assertThat(call.await()).isEqualTo(5);
+    return slept;
+  }
+
+  @Test
+  void aCommandIsNotSleptOverWhereASourceUsesUpItsUnpark() {
+    assertThat(commandIsSleptOver()).isFalse();
+    try (Mutant.Handle _ = Mutant.enable("owner.trusts-the-permit")) {
+      assertThat(commandIsSleptOver()).as("the test finds it").isTrue();
+    }
+  }
+
+  private boolean commandIsSleptOver() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    AtomicBoolean ran = new AtomicBoolean();
+    Greedy source = new Greedy(Asked.HAS_PENDING, () -> owner.trySubmit(() -> ran.set(true)));
+    Thread thread = owner.call(Thread::currentThread).await();
+    owner.addSource(source);
+    Eventually.holds("it sleeps", () -> thread.getState() == Thread.State.WAITING);
+    source.armed.set(true);
+    owner.ring();
+    boolean slept = !comes(ran::get) && asleep(owner, thread);
+    endForced(owner);
+    assertThat(ran).isTrue();
+    return slept;
   }
 }

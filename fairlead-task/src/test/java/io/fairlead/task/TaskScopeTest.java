@@ -17,6 +17,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -710,6 +711,34 @@ class TaskScopeTest {
     }
     if (interrupted) {
       Thread.currentThread().interrupt();
+    }
+  }
+
+  /** Frames that nobody takes unless their parent waits: it waits for a child of another scope. */
+  @Test
+  void aParentThatJoinsEagerChildrenGivesAwayWhatOuterScopesForked() {
+    try (TaskRuntime shy = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.NEVER)) {
+      CountDownLatch outerChildRan = new CountDownLatch(1);
+      shy.<Void>enter(
+          "parent",
+          0,
+          () -> {
+            try (TaskScope<Void> outer = shy.scope()) {
+              outer.fork(
+                  () -> {
+                    outerChildRan.countDown();
+                    return null;
+                  });
+              try (TaskScope<Boolean> inner = shy.scope()) {
+                inner.fork(
+                    ForkOptions.DEFAULT.eager(true),
+                    () -> outerChildRan.await(20, TimeUnit.SECONDS));
+                assertThat(inner.join()).containsExactly(true);
+              }
+              outer.join();
+            }
+            return null;
+          });
     }
   }
 }
