@@ -1,0 +1,69 @@
+# shellcheck shell=bash
+# Sourced by the bundle's gpu-verify and by ./verify --long: runs test suites from a bundle (see
+# scripts/bundle), without Maven, each module in a JVM of its own as in the build.
+#
+#   run_suites JAVA BUNDLE MODULE...
+#       fails if a suite of one of the modules (task, say) does; FAIRLEAD_JAVA_OPTS has more options
+#       for the JVMs, split at blanks; a collector there takes the place of the build's
+#
+# What a bundle has for a module, in test/MODULE: tests.jar, classpath (names of jars in lib and
+# test/lib), options, and jdk-carriers (suites that run once more on the JDK's carriers), if any do.
+
+# A module whose JVM hangs is stopped after so long: the build's own limit.
+suite_seconds_max=900
+
+run_suites() {
+  local java=$1 bundle=$2 module failed=0
+  shift 2
+  for module in "$@"; do
+    if [ ! -e "$bundle/test/$module/tests.jar" ]; then
+      echo "run-suites: the bundle has no tests of '$module'; it has: $(ls "$bundle/test")" >&2
+      return 2
+    fi
+    echo "$module:"
+    run_module "$java" "$bundle" "$module" --add-opens java.base/java.lang=ALL-UNNAMED || failed=1
+    if [ -e "$bundle/test/$module/jdk-carriers" ]; then
+      echo "$module, on the JDK's carriers:"
+      # shellcheck disable=SC2046 # a word for each suite
+      run_module "$java" "$bundle" "$module" -Dfairlead.test.closed=true \
+        -- $(cat "$bundle/test/$module/jdk-carriers") || failed=1
+    fi
+  done
+  return "$failed"
+}
+
+# run_module JAVA BUNDLE MODULE OPTION... [-- SUITE...]
+run_module() {
+  local java=$1 bundle=$2 module=$3 own=() option options=() path jar folder code
+  shift 3
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    own+=("$1")
+    shift
+  done
+  [ $# -eq 0 ] || shift
+  for option in $(cat "$bundle/test/$module/options"); do
+    case ${FAIRLEAD_JAVA_OPTS:-}/$option in
+      *-XX:+Use*GC*/-XX:+Use*GC) ;;
+      *) options+=("$option") ;;
+    esac
+  done
+  path=$bundle/test/$module/tests.jar
+  while IFS= read -r jar; do path+=:$bundle/$jar; done < "$bundle/test/$module/classpath"
+  # Suites may write beside themselves, and a bundle may lie where nobody can write.
+  folder=$(mktemp -d) || return 1
+  # shellcheck disable=SC2086 # FAIRLEAD_JAVA_OPTS is meant to be split
+  (cd "$folder" && limited "$java" "${options[@]}" "${own[@]}" ${FAIRLEAD_JAVA_OPTS:-} \
+    "-Dfairlead.root=$bundle" -cp "$path" SuiteRunner "$bundle/test/$module/tests.jar" "$@")
+  code=$?
+  rm -rf "$folder"
+  return "$code"
+}
+
+# With where every thread stands (QUIT asks a JVM for it), if it hangs.
+limited() {
+  if command -v timeout > /dev/null; then
+    timeout -s QUIT -k 20 "$suite_seconds_max" "$@"
+  else
+    "$@"
+  fi
+}
