@@ -168,6 +168,12 @@ final class Carriers {
     return VirtualThreads.unstarted(new Resumable.Free(this), body);
   }
 
+  /** One that runs this child of a scope. */
+  Thread threadFor(Fork<?> fork) {
+    Resumable.OfFork both = new Resumable.OfFork(this, fork);
+    return VirtualThreads.unstarted(both, both);
+  }
+
   /** One that runs when it has the turn of this strand. */
   Thread threadIn(Strand strand, Runnable body) {
     return VirtualThreads.unstarted(new Resumable.Free(this, strand), body);

@@ -68,9 +68,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p><b>Lock order.</b> No locks. Callbacks run under none.
  *
- * <p><b>Waiting</b> comes in the three {@link WaitMode}s. NONBLOCKING escalates: look, spin for at
- * most a microsecond, park. A thread of an {@link Owner} that waits goes on polling that owner's
- * sources meanwhile, since nobody else does.
+ * <p><b>Waiting</b> comes in the three {@link WaitMode}s. NONBLOCKING escalates: look, on a
+ * platform thread spin for at most a microsecond, park. A thread of an {@link Owner} that waits
+ * goes on polling that owner's sources meanwhile, since nobody else does.
  *
  * @param <T> the type of the value
  */
@@ -88,11 +88,11 @@ public final class Completion<T extends @Nullable Object> {
     CANCELLED
   }
 
-  /** Looks of a platform thread before it parks: about 1 µs, a fraction of park plus unpark. */
+  /**
+   * Looks of a platform thread before it parks: about 1 µs, a fraction of park plus unpark. A
+   * virtual one parks at once: that is cheap, and its carrier may be who completes this.
+   */
   private static final int SPINS_BEFORE_PARK = 24;
-
-  /** Looks of a virtual thread: its park is cheap, and its carrier may be who completes this. */
-  private static final int SPINS_BEFORE_PARK_VIRTUAL = 2;
 
   /** SPIN: looks between two looks at the clock and the interrupt status. */
   private static final int SPINS_PER_CHECK = 32;
@@ -574,12 +574,17 @@ public final class Completion<T extends @Nullable Object> {
 
   /** Waits until this is settled and returns the outcome. */
   private Object settled(@Nullable WaitMode wanted, long nanos, boolean obeys) {
-    Task task = Task.current();
+    Execution here = Execution.current();
+    Task task = Task.of(here);
     task.checkMayWait();
     if (help instanceof CallHelp call) {
       call.checkNotAwaitedFromWithin(task);
     }
     WaitMode mode = wanted == null ? task.waitMode() : wanted;
+    boolean plain = obeys && nanos == NEVER && Thread.currentThread().isVirtual();
+    if (mode == WaitMode.NONBLOCKING && plain) {
+      return parkForGood(here, task);
+    }
     Wait wait = new Wait(task, nanos, obeys);
     try {
       return switch (mode) {
@@ -589,6 +594,35 @@ public final class Completion<T extends @Nullable Object> {
       };
     } finally {
       wait.restoreInterrupt();
+    }
+  }
+
+  /**
+   * The wait of most tasks: without a deadline, on a virtual thread. One frame and no object but
+   * its node, since that is what each parked task holds.
+   */
+  private Object parkForGood(@Nullable Execution here, Task task) {
+    Waiter waiter = new Waiter(Thread.currentThread());
+    if (here != null) {
+      here.expose();
+    }
+    try {
+      add(waiter);
+      for (; ; ) {
+        Object seen = look();
+        if (isOutcome(seen)) {
+          return Objects.requireNonNull(seen);
+        }
+        task.checkCancelled();
+        LockSupport.park(this);
+      }
+    } finally {
+      if (!isOutcome(look())) {
+        abandon(waiter);
+      }
+      if (here != null) {
+        here.cover();
+      }
     }
   }
 
@@ -652,8 +686,9 @@ public final class Completion<T extends @Nullable Object> {
   }
 
   private Object park(Wait wait) {
-    int spins = Thread.currentThread().isVirtual() ? SPINS_BEFORE_PARK_VIRTUAL : SPINS_BEFORE_PARK;
-    for (int i = 0; i < spins; i++) {
+    for (int i = Thread.currentThread().isVirtual() ? SPINS_BEFORE_PARK : 0;
+        i < SPINS_BEFORE_PARK;
+        i++) {
       Object seen = look();
       if (isOutcome(seen)) {
         return Objects.requireNonNull(seen);

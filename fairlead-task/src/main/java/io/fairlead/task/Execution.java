@@ -7,7 +7,9 @@ import org.jspecify.annotations.Nullable;
  * One thread of execution, and the task it runs at the moment: what {@link Task#current()} finds.
  *
  * <p>It is bound once for the length of the thread's work; a child that runs in place in its
- * parent's thread is then one plain write of {@code task}, before and after.
+ * parent's thread is then one plain write of {@code task}, before and after. A thread whose
+ * scheduler is ours keeps it there, where it costs a parked thread nothing more; on any other a
+ * {@link ScopedValue} holds it.
  *
  * <pre>
  * field | writer     | reader     | mode
@@ -31,29 +33,28 @@ final class Execution {
   private boolean byHand;
 
   /** Waits that it is in, one inside another; the outermost gives the turn up. */
-  private int waits;
+  private short waits;
 
   Execution(@Nullable Task task, @Nullable Thread thread) {
     this.task = task;
     this.thread = thread;
   }
 
-  /** The calling thread's, or one that belongs to no thread. A few nanoseconds. */
-  private static Execution found() {
-    return CURRENT.orElse(NONE);
-  }
-
-  /** The calling thread's task, or null where nobody entered. */
-  static @Nullable Task currentTask() {
-    Execution found = found();
-    // A structured task scope of the JDK hands bindings down to other threads: not their task.
-    return found.thread == Thread.currentThread() ? found.task : null;
-  }
-
-  /** The calling thread's, or null where nobody entered. */
+  /** The calling thread's, or null where nobody entered. A few nanoseconds. */
   static @Nullable Execution current() {
-    Execution found = found();
+    Resumable ours = Resumable.current();
+    return ours == null ? bound() : ours.execution;
+  }
+
+  private static @Nullable Execution bound() {
+    Execution found = CURRENT.orElse(NONE);
+    // A structured task scope of the JDK hands bindings down to other threads: not their task.
     return found.thread == Thread.currentThread() ? found : null;
+  }
+
+  /** What it runs, or null between the tasks of a strand's thread. Own thread. */
+  @Nullable Task task() {
+    return task;
   }
 
   boolean isOf(Thread candidate, Task expected) {
@@ -72,9 +73,45 @@ final class Execution {
     task = before;
   }
 
+  /**
+   * Begins one as this task, in the scheduler of the calling thread, which has none yet; {@link
+   * #close} ends it. Null if that scheduler is not ours: see {@link #begin}.
+   */
+  static @Nullable Execution open(Task task) {
+    Resumable ours = Resumable.current();
+    return ours == null ? null : keep(ours, new Execution(task, Thread.currentThread()));
+  }
+
+  private static Execution keep(Resumable ours, Execution made) {
+    ours.execution = made;
+    return made;
+  }
+
+  /** Ends what {@link #open} began. Own thread. */
+  void close() {
+    Resumable ours = Resumable.current();
+    if (ours != null) {
+      ours.execution = null;
+    }
+    end();
+  }
+
   /** Runs the body on a thread that has no execution yet, as this task. */
   static <T extends @Nullable Object> T begin(Task task, TaskBody<T> body) throws Exception {
-    Execution made = new Execution(task, Thread.currentThread());
+    return begin(new Execution(task, Thread.currentThread()), body);
+  }
+
+  private static <T extends @Nullable Object> T begin(Execution made, TaskBody<T> body)
+      throws Exception {
+    Resumable ours = Resumable.current();
+    if (ours != null) {
+      keep(ours, made);
+      try {
+        return Task.nullable(body.run());
+      } finally {
+        made.close();
+      }
+    }
     try {
       return ScopedValue.where(CURRENT, made).call(() -> Task.nullable(body.run()));
     } finally {
@@ -88,9 +125,17 @@ final class Execution {
     made.strand = strand;
     made.byHand = byHand;
     try {
-      ScopedValue.where(CURRENT, made).run(body);
+      begin(
+          made,
+          () -> {
+            body.run();
+            return null;
+          });
+    } catch (RuntimeException unchecked) {
+      throw unchecked;
+    } catch (Exception checked) {
+      throw new IllegalStateException("a Runnable threw a checked exception", checked);
     } finally {
-      made.end();
       if (byHand) {
         strand.pass();
       }

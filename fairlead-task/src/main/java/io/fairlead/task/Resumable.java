@@ -32,7 +32,8 @@ import org.jspecify.annotations.Nullable;
  * next   | who queues it, then the queue's consumer | the consumer | plain: published by the queue
  * strand | its thread, mounted     | executors     | volatile: a second execute may look at any time
  * granted| who passes the turn, then who resumes | same | plain: published by the queue
- * goesOn | the carrier it is on    | the same      | plain: a hint, stale at worst
+ * goesOn | the carrier it is on    | the same, thieves | plain: a hint, stale at worst
+ * execution | its thread, mounted  | the same      | plain
  * </pre>
  *
  * A thread that joins or leaves a strand while it is mounted tells the platform thread below, whose
@@ -64,6 +65,9 @@ abstract class Resumable extends Strand.Member implements Executor {
 
   /** When it last woke another, it did not suspend soon after. */
   boolean goesOn;
+
+  /** What its thread runs; a bound ScopedValue would cost each parked thread 200 bytes and more. */
+  @Nullable Execution execution;
 
   Resumable(Carriers carriers, @Nullable Strand strand) {
     this.carriers = carriers;
@@ -151,8 +155,8 @@ abstract class Resumable extends Strand.Member implements Executor {
    */
   static boolean join(Strand family) {
     RoleThread on = below();
-    Resumable mounted = on == null ? null : on.runs;
-    if (on == null || mounted == null || mounted instanceof Foreign) {
+    Resumable mounted = on == null ? null : known(on.runs);
+    if (on == null || mounted == null) {
       return false;
     }
     mounted.strand = family;
@@ -165,6 +169,16 @@ abstract class Resumable extends Strand.Member implements Executor {
     RoleThread on = Objects.requireNonNull(below());
     Objects.requireNonNull(on.runs).strand = null;
     passTurn(on);
+  }
+
+  /** That of the calling thread, or null if its scheduler is not ours. A few nanoseconds. */
+  static @Nullable Resumable current() {
+    RoleThread on = below();
+    return on == null ? null : known(on.runs);
+  }
+
+  private static @Nullable Resumable known(@Nullable Resumable mounted) {
+    return mounted instanceof Foreign ? null : mounted;
   }
 
   private static @Nullable RoleThread below() {
@@ -194,6 +208,21 @@ abstract class Resumable extends Strand.Member implements Executor {
     @Override
     final void queue() {
       carriers.ready(this);
+    }
+  }
+
+  /** And is the body of its thread as well: one object less for each parked task. */
+  static final class OfFork extends Free implements Runnable {
+    private final Fork<?> fork;
+
+    OfFork(Carriers carriers, Fork<?> fork) {
+      super(carriers);
+      this.fork = fork;
+    }
+
+    @Override
+    public void run() {
+      fork.run();
     }
   }
 

@@ -138,7 +138,12 @@ public final class Task {
    * nanoseconds.
    */
   public static Task current() {
-    Task found = Execution.currentTask();
+    return of(Execution.current());
+  }
+
+  /** What runs there; ROOT where nobody entered. */
+  static Task of(@Nullable Execution here) {
+    Task found = here == null ? null : here.task();
     return found == null ? ROOT : found;
   }
 
@@ -509,14 +514,19 @@ public final class Task {
    */
   <T extends @Nullable Object> T run(TaskBody<T> body) throws Exception {
     Execution here = Execution.current();
-    if (here == null) {
+    if (here != null) {
+      return runHere(here, body);
+    }
+    Execution made = Execution.open(this);
+    if (made == null) {
       return Execution.begin(this, () -> begun(body));
     }
-    Task before = here.enter(this);
+    // few frames between here and the body: each is memory of each parked task
     try {
-      return begun(body);
+      checkAndBecome();
+      return live(body);
     } finally {
-      here.leave(before);
+      made.close();
     }
   }
 
@@ -531,11 +541,15 @@ public final class Task {
   }
 
   private <T extends @Nullable Object> T begun(TaskBody<T> body) throws Exception {
+    checkAndBecome();
+    return live(body);
+  }
+
+  private void checkAndBecome() throws Exception {
     if (isStoppedBeforeBegin()) {
       throw notBegun();
     }
     become(Thread.currentThread());
-    return live(body);
   }
 
   /** As run, on a thread that has claimed it: the task is current already. */

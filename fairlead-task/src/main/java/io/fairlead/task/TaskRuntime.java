@@ -47,6 +47,7 @@ public final class TaskRuntime implements AutoCloseable {
           ReadyQueue.class,
           Resumable.class,
           Resumable.Free.class,
+          Resumable.OfFork.class,
           Resumable.Foreign.class,
           Resumable.Initial.class,
           Strand.class,
@@ -214,6 +215,12 @@ public final class TaskRuntime implements AutoCloseable {
   /** Where the threads of its tasks come from. */
   ThreadFactory threads() {
     return carriers == null ? JDK_THREADS : carriers.threads;
+  }
+
+  /** Begins the fork, on a virtual thread of its own. */
+  void start(Fork<?> fork) {
+    Thread thread = carriers == null ? JDK_THREADS.newThread(fork::run) : carriers.threadFor(fork);
+    named(fork, thread).start();
   }
 
   /** Begins the fork, on a virtual thread, when it has the turn of the strand. */

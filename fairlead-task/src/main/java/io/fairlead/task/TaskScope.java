@@ -125,7 +125,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     this.runtime = runtime;
     this.options = options;
     this.execution = Execution.current();
-    this.owner = Task.current();
+    this.owner = Task.of(execution);
     this.rootThread = owner.isRoot() ? Thread.currentThread() : null;
     this.outer = owner.innermostScope();
     this.frames = owner.engineFrames;
@@ -262,7 +262,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     }
     try {
       switch (placement) {
-        case Placement.Free _ -> startFree(fork);
+        case Placement.Free _ -> runtime.start(fork);
         case Placement.Bound bound -> startBound(fork, bound.owner());
         case Placement.Initial _ -> runtime.startInitial(fork);
         case Placement.Serial serial -> runtime.startIn(serial.group(), fork);
@@ -281,10 +281,6 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     } else {
       to.submit(fork::run);
     }
-  }
-
-  private void startFree(Fork<T> fork) {
-    TaskRuntime.named(fork, runtime.threads().newThread(fork::run)).start();
   }
 
   /** What refuses a fork before there is one. */
