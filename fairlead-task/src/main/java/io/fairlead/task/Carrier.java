@@ -17,19 +17,24 @@ import org.jspecify.annotations.Nullable;
  * <pre>
  * field      | writer             | reader        | mode, guard
  * slot       | own thread (swap in), takers (swap out) | takers | volatile, swapped: one taker
- * slotNanos  | own thread         | takers, watcher | opaque, before the slot: too old or too young
- *            |                    |               | only moves a steal
  * bell       | own thread, wakers | wakers        | volatile, compare-and-set
- * turns      | own thread         | watcher       | opaque: stands still while a task does not suspend
- * mounted    | own thread         | watcher, idle carriers | opaque: a hint
+ * turns      | own thread         | watcher, thieves | opaque: stands still while a task does not
+ *            |                    |               | suspend
+ * mounted    | own thread         | watcher, idle carriers | opaque: a hint; so is its goesOn
  * others     | own thread         | own thread    | plain. "Own thread" includes the virtual thread
  *            |                    |               | that is mounted and makes others ready: it is
  *            |                    |               | pinned meanwhile
  * </pre>
  *
- * A spare is one that the watcher adds while others are stuck. It does not search, is woken by the
- * watcher only, hands over what it has when it is not needed any more, and ends when it has been
- * idle for some time.
+ * <b>Tasks that go on.</b> Whether a task suspends soon after it woke another decides what becomes
+ * of the other, so it is measured: from the wake, the signal that it may have given not counted
+ * (waking a processor can take 20 µs), to the end of the turn. A look at the clock costs a tenth of
+ * a wake, so where {@value #BATCH} turns that woke somebody take less than {@link #GOES_ON_NANOS}
+ * all together, none of the next {@value #BATCH} is measured by itself.
+ *
+ * <p>A spare is one that the watcher adds while others are stuck. It does not search, is woken by
+ * the watcher only, hands over what it has when it is not needed any more, and ends when it has
+ * been idle for some time.
  */
 final class Carrier extends RoleThread {
   private static final int AWAKE = 0;
@@ -46,6 +51,9 @@ final class Carrier extends RoleThread {
   /** A task that runs this long after it woke another leaves the other to somebody else. */
   private static final long GOES_ON_NANOS = 5_000;
 
+  /** Turns that woke another, between two decisions whether single ones are worth measuring. */
+  private static final int BATCH = 8;
+
   /** How long a spare waits for the next use: more than between two bursts of one program. */
   private static final long SPARE_IDLE_NANOS = 5_000_000_000L;
 
@@ -57,7 +65,6 @@ final class Carrier extends RoleThread {
 
   private static final System.Logger LOG = System.getLogger(Carriers.class.getName());
   private static final VarHandle SLOT;
-  private static final VarHandle SLOT_NANOS;
   private static final VarHandle BELL;
   private static final VarHandle TURNS;
   private static final VarHandle MOUNTED;
@@ -66,7 +73,6 @@ final class Carrier extends RoleThread {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       SLOT = lookup.findVarHandle(Carrier.class, "slot", Resumable.class);
-      SLOT_NANOS = lookup.findVarHandle(Carrier.class, "slotNanos", long.class);
       BELL = lookup.findVarHandle(Carrier.class, "bell", int.class);
       TURNS = lookup.findVarHandle(Carrier.class, "turns", long.class);
       MOUNTED = lookup.findVarHandle(Carrier.class, "mounted", Resumable.class);
@@ -83,12 +89,15 @@ final class Carrier extends RoleThread {
   private final ReadyQueue staying = new ReadyQueue();
 
   private volatile @Nullable Resumable slot;
-  private long slotNanos;
   private volatile int bell;
   private long turns;
   private @Nullable Resumable mounted;
 
-  private boolean slotFilled;
+  private boolean woke;
+  private long wokeNanos;
+  private boolean measures = true;
+  private int batch;
+  private long batchNanos;
   private int slotTurns;
   private boolean searches;
   private boolean works = true;
@@ -99,6 +108,12 @@ final class Carrier extends RoleThread {
 
   private long lookedAround;
   private int victim;
+
+  /** A next slot that this one, as a thief, has seen filled: whose, in which turn, and when. */
+  private @Nullable Carrier agingAt;
+
+  private long agingTurn;
+  private long agingNanos;
 
   // the watcher's: what it saw when it last looked
   long turnsSeen;
@@ -218,18 +233,33 @@ final class Carrier extends RoleThread {
   @SuppressWarnings("CatchingUnchecked") // what a continuation throws must not end the carrier
   private void resume(Resumable next) {
     MOUNTED.setOpaque(this, next);
-    slotFilled = false;
+    woke = false;
     try {
       next.resume();
     } catch (Throwable thrown) {
       LOG.log(Level.ERROR, "'" + label + "': a continuation threw; the carrier goes on", thrown);
     }
-    if (slotFilled) {
-      // taken by others, or lying here for long: this task had better signalled
-      clock = System.nanoTime();
-      next.goesOn = slot == null || clock - slotNanos > GOES_ON_NANOS;
+    if (woke) {
+      learn(next);
     }
     MOUNTED.setOpaque(this, null);
+  }
+
+  /** After a turn that woke another: see the class comment. */
+  private void learn(Resumable ran) {
+    boolean last = ++batch >= BATCH;
+    if (!measures && !ran.goesOn && !last) {
+      return;
+    }
+    clock = System.nanoTime();
+    if (measures || ran.goesOn) {
+      ran.goesOn = clock - wokeNanos > GOES_ON_NANOS;
+    }
+    if (last) {
+      measures = clock - batchNanos > GOES_ON_NANOS;
+      batch = 0;
+      batchNanos = clock;
+    }
   }
 
   // --- making ready: own thread
@@ -241,9 +271,6 @@ final class Carrier extends RoleThread {
       put(resumable); // it yielded, or was woken before it slept: others first
       return;
     }
-    clock = System.nanoTime();
-    SLOT_NANOS.setOpaque(this, clock);
-    slotFilled = true;
     // swap: volatile, so that it is in the slot before the watcher is looked at
     Resumable before = (Resumable) SLOT.getAndSet(this, resumable);
     if (before != null) {
@@ -255,6 +282,10 @@ final class Carrier extends RoleThread {
         carriers.signal();
       }
       carriers.watch();
+    }
+    woke = true;
+    if (measures || (runs != null && runs.goesOn)) {
+      wokeNanos = System.nanoTime(); // last: what a signal takes is not the task's doing
     }
   }
 
@@ -277,13 +308,31 @@ final class Carrier extends RoleThread {
   // --- taking from here: any thread
   // ---------------------------------------------------------------
 
-  /** What has waited in the next slot long enough for others to take it. */
-  @Nullable Resumable takeAgedSlot() {
-    return slot != null && slotAge(System.nanoTime()) > Carriers.SLOT_NANOS ? takeSlot() : null;
-  }
-
-  private long slotAge(long now) {
-    return now - (long) SLOT_NANOS.getOpaque(this);
+  /**
+   * As a thief: what a task that goes on has left in the victim's next slot, or what this has seen
+   * there before and lies there still in the same turn.
+   */
+  @SuppressWarnings("ReferenceEquality") // a carrier is itself
+  @Nullable Resumable takeAgedSlot(Carrier victim) {
+    if (victim.slot == null) {
+      return null;
+    }
+    Resumable runs = (Resumable) MOUNTED.getOpaque(victim);
+    if (runs != null && runs.goesOn) {
+      return victim.takeSlot();
+    }
+    long turn = victim.turns();
+    long now = System.nanoTime();
+    if (agingAt == victim && agingTurn == turn) {
+      return now - agingNanos > Carriers.SLOT_NANOS ? victim.takeSlot() : null;
+    }
+    Carrier other = agingAt;
+    if (other == null || other == victim || other.slot == null || other.turns() != agingTurn) {
+      agingAt = victim;
+      agingTurn = turn;
+      agingNanos = now;
+    }
+    return null;
   }
 
   boolean hasWork() {

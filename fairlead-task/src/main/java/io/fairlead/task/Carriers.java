@@ -46,8 +46,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <p><b>The next slot</b> is not published in that sense: what a running task wakes last waits
  * there for it to suspend, since waking a carrier costs more than most tasks go on for. A task that
- * is known to go on signals at once; else the watcher finds it after 200 µs. A searcher may take
- * what has lain there for 2 µs.
+ * is known to go on signals at once, and a searcher may take what it left at sight. From any other
+ * it takes what it has seen there for 2 µs of one turn; else the watcher finds it after 200 µs.
  *
  * <pre>
  * field      | writer                | reader   | mode, guard
@@ -90,7 +90,7 @@ final class Carriers {
   /** Longest nap while something is pending, whatever its source says. */
   static final long NAP_NANOS_MAX = 20_000_000;
 
-  /** What lies in a next slot longer may be taken by others. */
+  /** What a searcher sees in a next slot for so long, in one turn, it may take. */
   static final long SLOT_NANOS = 2_000;
 
   /** Turns in a row from the next slot before the own queue has one. */
@@ -407,7 +407,7 @@ final class Carriers {
       if (victim != thief) {
         Resumable stolen = victim.queue.steal(thief.queue, ready);
         if (stolen == null) {
-          stolen = victim.takeAgedSlot();
+          stolen = thief.takeAgedSlot(victim);
         }
         if (stolen != null) {
           if (!thief.queue.isEmpty()) {
