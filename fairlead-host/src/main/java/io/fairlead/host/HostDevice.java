@@ -18,8 +18,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * A device: its workers, the streams that are ready for them, and its primary context.
  *
- * <p>Lock order: {@code life} is taken by retain, release and close only, and nothing but the
- * context's end happens under it. All else is lock-free.
+ * <p>Lock order: {@code life} is taken by retain, release, close and for the first stream only, and
+ * nothing but the context's end and the workers' start happens under it. All else is lock-free.
  *
  * <table>
  * <caption>Shared state</caption>
@@ -29,7 +29,7 @@ import org.jspecify.annotations.Nullable;
  * <tr><td>searching, parkedWorkers</td><td>workers, wakers</td><td>the same</td>
  *     <td>volatile: written before the last look for work</td></tr>
  * <tr><td>primary, retains</td><td colspan="3">guarded by life</td></tr>
- * <tr><td>threads</td><td>the first retain, under life</td><td>any</td><td>volatile</td></tr>
+ * <tr><td>threads</td><td>the first stream, under life</td><td>any</td><td>volatile</td></tr>
  * </table>
  */
 final class HostDevice {
@@ -110,7 +110,6 @@ final class HostDevice {
         throw Status.refused(DriverException.NOT_INITIALIZED, "the host driver is closed");
       }
       if (primary == null) {
-        startWorkers();
         primary = new HostContext(this, handles, new DevicePool(config.memoryBytes(), nextAddress));
         handles.add(primary);
       }
@@ -134,10 +133,22 @@ final class HostDevice {
     }
   }
 
-  private void startWorkers() {
+  /** Before the first stream: a runtime that only runs tasks needs no workers. */
+  void startWorkers() {
     if (config.stepped() || !threads.isEmpty()) {
       return;
     }
+    life.lock();
+    try {
+      if (threads.isEmpty() && !stopping) {
+        startAll();
+      }
+    } finally {
+      life.unlock();
+    }
+  }
+
+  private void startAll() {
     List<Thread> started = new ArrayList<>();
     for (int i = 0; i < config.workers(); i++) {
       started.add(

@@ -221,6 +221,7 @@ final class HostDriver implements Driver {
     enter(DriverCall.STREAM_CREATE, found);
     HostStream stream =
         new HostStream(found, ReadyQueue.clamp(priority), config.notifies() ? listener : null);
+    stream.device.startWorkers();
     long handle = handles.add(stream);
     if (found.isLost()) {
       stream.contextLost(); // the fault may have come before the stream was there to be told
