@@ -23,6 +23,21 @@ import org.jspecify.annotations.Nullable;
  */
 final class WakeProbes {
   private static final int WARM_UP = 20_000;
+
+  /** Rounds of a pair until what they run is compiled as it will be: some half a second. */
+  private static final int WARM_UP_PAIRS = 100_000;
+
+  /**
+   * Crowds before the one that is measured. A parked task keeps its frames, and those of code that
+   * is not compiled yet are several times as large.
+   */
+  private static final int WARM_UP_CROWDS = 5;
+
+  private static final int WARM_UP_CROWD = 100_000;
+
+  /** Threads that have helped in a burst end when they were idle for some seconds. */
+  private static final long AT_REST_NANOS = 10_000_000_000L;
+
   private static final long BUSY_NANOS_MAX = 20_000_000_000L;
 
   private final Fairlead fairlead;
@@ -97,7 +112,7 @@ final class WakeProbes {
    */
   double[] notifying(int pairs, long busyNanos) {
     int rounds = quick ? 2_000 : 20_000;
-    int warmUp = 5_000;
+    int warmUp = WARM_UP_PAIRS / pairs;
     List<Double> samples = new ArrayList<>();
     try (TaskScope<double[]> scope = fairlead.scope()) {
       for (int pair = 0; pair < pairs; pair++) {
@@ -471,7 +486,14 @@ final class WakeProbes {
    * @return bytes of heap for each, and the platform threads of the process
    */
   double[] parked(int count) {
-    long before = heapInUse();
+    for (int i = 0; i < WARM_UP_CROWDS; i++) {
+      parkedOnce(WARM_UP_CROWD, false);
+    }
+    return parkedOnce(count, true);
+  }
+
+  private double[] parkedOnce(int count, boolean measured) {
+    long before = measured ? heapInUse() : 0;
     double[] result = new double[2];
     try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
       Crowd crowd = new Crowd(count);
@@ -479,12 +501,24 @@ final class WakeProbes {
         scope.fork(crowd::park);
       }
       crowd.allThere.completion().await();
-      result[0] = (heapInUse() - before) / (double) count;
-      result[1] = ManagementFactory.getThreadMXBean().getThreadCount();
+      if (measured) {
+        result[0] = (heapInUse() - before) / (double) count;
+        result[1] = threadsAtRest();
+      }
       crowd.gate.complete(null);
       scope.join();
     }
     return result;
+  }
+
+  /** The fewest that were seen until it is sure that no more will end. */
+  private static int threadsAtRest() {
+    int least = Integer.MAX_VALUE;
+    for (long end = System.nanoTime() + AT_REST_NANOS; System.nanoTime() - end < 0; ) {
+      least = Math.min(least, ManagementFactory.getThreadMXBean().getThreadCount());
+      LockSupport.parkNanos(AT_REST_NANOS / 100);
+    }
+    return least;
   }
 
   private static long heapInUse() {
