@@ -18,9 +18,12 @@ import org.jspecify.annotations.Nullable;
  * field      | writer             | reader        | mode, guard
  * slot       | own thread (swap in), takers (swap out) | takers | volatile, swapped: one taker
  * bell       | own thread, wakers | wakers        | volatile, compare-and-set
- * turns      | own thread         | watcher, thieves | opaque: stands still while a task does not
- *            |                    |               | suspend
+ * turns      | own thread         | watcher, thieves | opaque: stands still while a task neither
+ *            |                    |               | suspends nor forks
+ * passed     | own thread         | watcher       | opaque: when its task last forked, about
  * mounted    | own thread         | watcher, idle carriers | opaque: a hint; so is its goesOn
+ * lookDue    | own thread         | own thread    | plain: from a fork that wants a look until that
+ *            |                    |               | look; a task that is pinned leaves it set
  * others     | own thread         | own thread    | plain. "Own thread" includes the virtual thread
  *            |                    |               | that is mounted and makes others ready: it is
  *            |                    |               | pinned meanwhile
@@ -63,10 +66,14 @@ final class Carrier extends RoleThread {
   /** A carrier that stands still is asked so often whether it sleeps; asking costs some µs. */
   private static final long BLOCKED_LOOK_NANOS = 5_000_000;
 
+  /** A task that has come by a fork within this time comes by another soon. */
+  private static final long FORKS_NANOS = 1_000_000;
+
   private static final System.Logger LOG = System.getLogger(Carriers.class.getName());
   private static final VarHandle SLOT;
   private static final VarHandle BELL;
   private static final VarHandle TURNS;
+  private static final VarHandle PASSED;
   private static final VarHandle MOUNTED;
 
   static {
@@ -75,6 +82,7 @@ final class Carrier extends RoleThread {
       SLOT = lookup.findVarHandle(Carrier.class, "slot", Resumable.class);
       BELL = lookup.findVarHandle(Carrier.class, "bell", int.class);
       TURNS = lookup.findVarHandle(Carrier.class, "turns", long.class);
+      PASSED = lookup.findVarHandle(Carrier.class, "passed", long.class);
       MOUNTED = lookup.findVarHandle(Carrier.class, "mounted", Resumable.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
@@ -91,6 +99,7 @@ final class Carrier extends RoleThread {
   private volatile @Nullable Resumable slot;
   private volatile int bell;
   private long turns;
+  private long passed = System.nanoTime() - FORKS_NANOS;
   private @Nullable Resumable mounted;
 
   private boolean woke;
@@ -107,6 +116,10 @@ final class Carrier extends RoleThread {
   private long clock;
 
   private long lookedAround;
+
+  /** What it runs wants it to look around, and yields for that. */
+  private boolean lookDue;
+
   private int victim;
 
   /** A next slot that this one, as a thief, has seen filled: whose, in which turn, and when. */
@@ -118,6 +131,7 @@ final class Carrier extends RoleThread {
   // the watcher's: what it saw when it last looked
   long turnsSeen;
   long turnsSeenNanos;
+  boolean still;
   private int looksBlocked;
   private long lookedNanos;
 
@@ -172,7 +186,10 @@ final class Carrier extends RoleThread {
     if (!isNeeded()) {
       return null;
     }
-    if (turn % Carriers.TURNS_PER_LOOK == 0 || clock - lookedAround > Carriers.POLL_NANOS) {
+    if (lookDue
+        || turn % Carriers.TURNS_PER_LOOK == 0
+        || clock - lookedAround > Carriers.POLL_NANOS) {
+      lookDue = false;
       lookedAround = clock;
       carriers.poll();
       Resumable common = takeCommon();
@@ -183,15 +200,31 @@ final class Carrier extends RoleThread {
     return nextOwn();
   }
 
-  /** By the mounted task: whether its carrier has something to look at and has not for long. */
+  /**
+   * By the mounted task, where it may yield: whether its carrier has something to look at and has
+   * not for long. Whoever passes here does not stand still.
+   */
   boolean isLookDue(long now) {
     clock = now;
-    return now - lookedAround > Carriers.POLL_NANOS
-        && (!carriers.ready.isEmpty()
-            || slot != null
-            || (carriers.hasSources()
-                && carriers.nanosSincePoll(now) > Carriers.POLL_NANOS
-                && carriers.anyPending()));
+    if (!lookDue) {
+      TURNS.setOpaque(this, turns + 1);
+      PASSED.setOpaque(this, now);
+      lookDue = isOverdue(now, now - lookedAround);
+    }
+    return lookDue; // still: it is pinned, and could not yield when it last wanted to
+  }
+
+  private boolean isOverdue(long now, long since) {
+    return (since > Carriers.READY_NANOS && !carriers.ready.isEmpty())
+        || (since > Carriers.POLL_NANOS && (slot != null || isPollDue(now)))
+        || (since > Watcher.LATE_NANOS && !queue.isEmpty())
+        || (spare && carriers.hasTooManySpares());
+  }
+
+  private boolean isPollDue(long now) {
+    return carriers.hasSources()
+        && carriers.nanosSincePoll(now) > Carriers.POLL_NANOS
+        && carriers.anyPending();
   }
 
   /** A spare goes on only as long as others are stuck. */
@@ -377,6 +410,15 @@ final class Carrier extends RoleThread {
       lookedNanos = now;
     }
     return looksBlocked > 1;
+  }
+
+  /**
+   * By the watcher, of one that stands still: whether its task has come by a fork not long ago.
+   * Then others have its processor most likely, and it looks around as soon as it has it back; a
+   * spare would only take more from it.
+   */
+  boolean forksNow(long now) {
+    return now - (long) PASSED.getOpaque(this) < FORKS_NANOS;
   }
 
   private boolean looksBlocked() {

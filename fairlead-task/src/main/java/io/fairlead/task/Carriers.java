@@ -78,6 +78,9 @@ final class Carriers {
   /** Longest time between two polls of a carrier that is busy with short tasks. */
   static final long POLL_NANOS = 50_000;
 
+  /** A task that forks lets its carrier look at the common queue no more often than this. */
+  static final long READY_NANOS = 10_000;
+
   /** How long a carrier searches before it parks: about what a park and a wake cost together. */
   static final long SEARCH_NANOS = 20_000;
 
@@ -197,10 +200,18 @@ final class Carriers {
     if (VirtualThreads.closed() == null
         && Thread.currentThread().isVirtual()
         && VirtualThreads.carrier() instanceof Carrier carrier
-        && carrier.isLookDue(now)
-        && !Task.current().isBinding()) {
+        && !Task.current().isBinding()
+        && carrier.isLookDue(now)) {
       Thread.yield();
     }
+  }
+
+  /** Whether something else is ready on the carrier below the calling task. */
+  static boolean hasWorkHere() {
+    return VirtualThreads.closed() == null
+        && Thread.currentThread().isVirtual()
+        && VirtualThreads.carrier() instanceof Carrier carrier
+        && carrier.hasWork();
   }
 
   // --- making ready
@@ -532,6 +543,10 @@ final class Carriers {
 
   int sparesActive() {
     return sparesActive.get();
+  }
+
+  boolean hasTooManySpares() {
+    return sparesActive.get() > sparesWanted;
   }
 
   /** Whether the calling spare is one too many; if so it counts no more. */

@@ -25,7 +25,9 @@ import java.util.concurrent.locks.LockSupport;
  *
  * Carriers that stand still are of two kinds. One that is blocked, in native code or in a pinned
  * wait, uses no processor: a spare takes its place. One that computes is given a spare too, so that
- * ready work shares the processors with it, but only one for each processor.
+ * ready work shares the processors with it, but only one for each processor. One whose task forks
+ * does not stand still: it takes what is ready at a fork, and a spare would take the processor from
+ * it.
  */
 final class Watcher extends RoleThread {
   private static final int AWAKE = 0;
@@ -170,6 +172,7 @@ final class Watcher extends RoleThread {
     for (Carrier carrier : carriers.all()) {
       boolean mounted = carrier.isMounted();
       boolean still = standsStill(carrier, now) && mounted;
+      carrier.still = still;
       active += mounted ? 1 : 0;
       stuck += still ? 1 : 0;
       if (carrier.hasWork()) {
@@ -203,7 +206,7 @@ final class Watcher extends RoleThread {
     int blocked = 0;
     int computing = 0;
     for (Carrier carrier : carriers.all()) {
-      if (carrier.isMounted() && now - carrier.turnsSeenNanos >= LATE_NANOS) {
+      if (carrier.still) {
         if (carrier.isBlocked(now)) {
           blocked++;
         } else {
@@ -220,7 +223,7 @@ final class Watcher extends RoleThread {
       carrier.turnsSeen = turns;
       carrier.turnsSeenNanos = now;
     }
-    return now - carrier.turnsSeenNanos >= LATE_NANOS;
+    return now - carrier.turnsSeenNanos >= LATE_NANOS && !carrier.forksNow(now);
   }
 
   private boolean isCommonLate(long now) {

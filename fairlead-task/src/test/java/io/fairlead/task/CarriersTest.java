@@ -17,6 +17,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -349,6 +350,57 @@ class CarriersTest {
                 Thread.onSpinWait();
               }
             }));
+  }
+
+  @Test
+  void tasksThatForkTakeTurnsThoughNobodyWatches() {
+    Carriers carriers = new Carriers("test", 1).startUnwatched();
+    opened.add(carriers);
+    AtomicInteger turn = new AtomicInteger();
+    List<Thread> forkers = new ArrayList<>();
+    for (int t = 0; t < 3; t++) {
+      int me = t;
+      forkers.add(
+          start(
+              carriers,
+              () -> {
+                for (int i = 0; i < 10; i++) {
+                  forkUntil(() -> turn.get() % 3 == me);
+                  turn.incrementAndGet();
+                }
+              }));
+    }
+    forkers.forEach(CarriersTest::join);
+  }
+
+  /** Comes by forks, as a computation does. */
+  private static void forkUntil(BooleanSupplier condition) {
+    while (!condition.getAsBoolean()) {
+      Carriers.atForkPoint(System.nanoTime());
+    }
+  }
+
+  @Test
+  void onePinnedThatForksDoesNotStopOthers() {
+    Carriers carriers = carriers(1);
+    Thread pinned = start(carriers, () -> assertThat(PinnedForker.ENDED).isTrue());
+    Eventually.holds("it forks", PINNED_FORKS::get);
+    join(start(carriers, () -> PINNED_GOES_ON.set(true)));
+    join(pinned);
+  }
+
+  private static final AtomicBoolean PINNED_FORKS = new AtomicBoolean();
+  private static final AtomicBoolean PINNED_GOES_ON = new AtomicBoolean();
+
+  /** A virtual thread cannot leave its carrier inside a static initialiser. */
+  private static final class PinnedForker {
+    static final boolean ENDED = forks();
+
+    private static boolean forks() {
+      PINNED_FORKS.set(true);
+      forkUntil(PINNED_GOES_ON::get);
+      return true;
+    }
   }
 
   @Test
