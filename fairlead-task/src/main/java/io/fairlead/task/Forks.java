@@ -1,5 +1,6 @@
 package io.fairlead.task;
 
+import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskCancelledException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -50,9 +51,26 @@ import org.jspecify.annotations.Nullable;
  *         |                 |         | compare-and-set; upper half = times it was lowered, so
  *         |                 |         | that a late runner cannot hide what was forked since
  * exposed | owner           | runners | volatile: the owner waits, take frames without delay
+ * called  | owner, runners  | both    | compare-and-set: see below
  * region, depth, looks | owner | owner | plain: looks are forksToLook, forksPerLook, looked
  * newer, older of the registry | any, under the registry's lock
  * </pre>
+ *
+ * <p><b>Who comes when the owner waits.</b> It has one runner come, on the processor that it
+ * leaves, with no word to anybody else. That one takes the oldest frame, has the next runner come
+ * if there are more, and only then runs its own; afterwards it takes what still lies there. So
+ * however many of them block, one more comes; and where none does, one does it all.
+ *
+ * <pre>
+ * called = false → true    the owner, exposed, or the runner that came: a runner was sent
+ *        = true  → false   that runner has come; it looks at exposed and the frames after that
+ *
+ * owner:   frames; exposed = true;  called? → one will look    else send one
+ * runner:  called = false; exposed? no → leaves; frames? none → leaves
+ * </pre>
+ *
+ * Each side writes, then reads the other's: either the owner sends another one, or the runner sees
+ * what the owner has left. A runner that finds nothing, since the owner went on, rests again.
  *
  * <p>A runner takes the frame <i>at</i> top, then adds one to it; below the taken frame nothing can
  * be popped until that frame is DONE, so nothing new comes up below.
@@ -87,12 +105,14 @@ public final class Forks {
   private static final VarHandle HEAD;
   private static final VarHandle TOP;
   private static final VarHandle SLOT;
+  private static final VarHandle CALLED;
 
   static {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       HEAD = lookup.findVarHandle(Forks.class, "head", int.class);
       TOP = lookup.findVarHandle(Forks.class, "top", long.class);
+      CALLED = lookup.findVarHandle(Forks.class, "called", boolean.class);
       SLOT = MethodHandles.arrayElementVarHandle(ForkFrame[].class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
@@ -109,6 +129,7 @@ public final class Forks {
   private int head;
   private volatile long top;
   private volatile boolean exposed;
+  private volatile boolean called;
   private @Nullable TaskScope<?> region;
   private int depth;
   private int forksToLook = FORKS_PER_LOOK;
@@ -249,9 +270,7 @@ public final class Forks {
 
   /** Leaves a scope's child here. Own thread; the caller has written the child. */
   void push(Fork<?> child) {
-    int h = head;
-    put(h, child);
-    HEAD.setRelease(this, h + 1);
+    lay(child);
     if (runners.wantsAttention()) {
       runners.attend(child);
     }
@@ -259,6 +278,13 @@ public final class Forks {
     if (forksToLook <= 0) {
       lookAround();
     }
+  }
+
+  /** Puts what waits to begin on top. Own thread. */
+  void lay(ForkFrame frame) {
+    int h = head;
+    put(h, frame);
+    HEAD.setRelease(this, h + 1);
   }
 
   // --- joining ----------------------------------------------------------------------------------
@@ -532,26 +558,81 @@ public final class Forks {
     }
   }
 
+  /**
+   * Takes the oldest frame for the calling runner, while the owner waits; null if there is none.
+   */
+  @Nullable ForkFrame takeExposed() {
+    while (exposed) {
+      ForkFrame frame = oldest();
+      if (frame == null) {
+        return null;
+      }
+      if (take(frame, frame.waiting())) {
+        return frame;
+      }
+    }
+    return null;
+  }
+
   boolean isExposed() {
     return exposed;
   }
 
-  /** Whether a fork waits here. Own thread. */
+  /** Whether a fork waits here. */
   boolean holdsFrames() {
     return oldest() != null;
   }
 
   /** The owner is about to wait: if something lies here a runner comes at once. */
   void expose() {
-    if (head > 0 && holdsFrames()) {
-      exposeAndWake();
+    if (head > 0 && holdsFrames() && offer()) {
+      send();
     }
   }
 
-  /** The owner is about to wait, and its processor will be free. */
-  void exposeAndWake() {
-    exposed = true; // volatile, and so is what wake reads: the watcher sees this or is woken
-    runners.wake();
+  /** The owner is about to wait for what a runner has: none lies here, then perhaps elsewhere. */
+  void exposeOrLookElsewhere() {
+    expose();
+    if (!exposed) {
+      runners.processorFree();
+    }
+  }
+
+  /** The owner lets runners take what lies here; whether it is for it to send one. */
+  boolean offer() {
+    exposed = true; // volatile, before the look at called: see the class comment
+    return call();
+  }
+
+  /**
+   * By the runner that was sent here: takes a frame, and has the next one come if there is more.
+   */
+  @Nullable ForkFrame takeAsSent() {
+    called = false; // volatile, before the look at exposed and the frames: see the class comment
+    ForkFrame frame = takeExposed();
+    boolean more = frame != null && exposed && holdsFrames();
+    if (more && !Mutant.on("forks.one-runner-comes") && call()) {
+      send();
+    }
+    return frame;
+  }
+
+  /** Whether no runner is on its way, and the caller is the one to send one. */
+  boolean call() {
+    // compare-and-set: the owner and a runner may both want one
+    return !called && CALLED.compareAndSet(this, false, true);
+  }
+
+  private void send() {
+    boolean comes = false;
+    try {
+      runners.send(this);
+      comes = true;
+    } finally {
+      if (!comes) {
+        called = false; // no thread to be had: the next wait tries again
+      }
+    }
   }
 
   void cover() {

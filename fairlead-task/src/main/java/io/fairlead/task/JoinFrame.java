@@ -93,7 +93,7 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
 
   /** Waits for the runner's end. Neither cancellation nor an interrupt ends it: the runner's do. */
   final void awaitDone() {
-    for (int i = forks.runners.alone() ? SPINS_BEFORE_PARK : 0; i < SPINS_BEFORE_PARK; i++) {
+    for (int i = forks.runners.spinsAreVain() ? SPINS_BEFORE_PARK : 0; i < SPINS_BEFORE_PARK; i++) {
       if ((state & STEP) == DONE) {
         return;
       }
@@ -110,7 +110,7 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
 
   private void park() {
     boolean interrupted = false;
-    forks.exposeAndWake();
+    forks.exposeOrLookElsewhere();
     forks.execution.giveTurn();
     while ((state & STEP) != DONE) {
       Completion.parkHelpingOwner(this, () -> (state & STEP) == DONE);

@@ -4,9 +4,9 @@ import io.fairlead.fault.Mutant;
 import java.lang.System.Logger.Level;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
-import java.util.ArrayDeque;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
@@ -20,9 +20,13 @@ import org.jspecify.annotations.Nullable;
  * <pre>
  * WATCHING  the one that looks for frames: there is at most one
  *   → BUSY    it took a frame, and has made another one the watcher first
- * BUSY      runs a frame; then hunts for more for a moment
+ * SENT      to a deque whose owner waits; it takes the oldest frame there
+ *   → BUSY    and has sent another one first, if there are more: see {@link Forks}
+ *   → IDLE    there is none
+ * BUSY      runs a frame. Then one that was sent takes the next there; others hunt for a moment,
+ *           unless something else is ready on their carrier
  *   → IDLE    found none; leaves if enough are idle already
- * IDLE      parked until it is made the watcher, or given a frame
+ * IDLE      parked until it is made the watcher, sent to a deque, or given a frame
  * </pre>
  *
  * So however many runners are blocked in frames, one more looks for the next: how many there are is
@@ -39,7 +43,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p><b>Who wakes it.</b> A fork only looks whether it is asleep: a plain read, without a fence, so
  * a fork at that very moment may be missed; the look after 20 ms is for that one. Whoever waits for
- * something of ours exposes its frames first, and wakes the watcher from a nap.
+ * something of ours exposes its frames first and has a runner sent to them; one that holds none,
+ * and leaves a processor with nothing to do, wakes the watcher from a nap, if there are deques of
+ * others.
  *
  * <p><b>Tiny work stays where it is.</b> The watcher takes a frame only if it saw the same one, by
  * its number, 2 µs before: a pair of 1 µs jobs is joined by then. Frames that are exposed are taken
@@ -51,8 +57,12 @@ import org.jspecify.annotations.Nullable;
  *           |                          |             | then looks; a waker exposes, then reads it
  * attention | watcher                  | forkers     | opaque
  * watcher   | who was it before        | wakers      | volatile, before watch
- * ring, idle, closed | anyone          | anyone      | lock; closed is volatile for readers
+ * ring      | anyone                   | anyone      | lock
+ * idle      | anyone                   | anyone      | compare-and-set of a stack of new nodes. Who
+ *           |                          |             | rests pushes, then reads closed; who closes
+ *           |                          |             | writes closed, then takes all: one lets it go
  * Runner.order | who gives it          | the runner  | volatile, then unpark
+ * Runner.started | who made it         | who gives   | plain: published by idle, or by watcher
  * </pre>
  *
  * Lock order: {@code lock} is innermost, and held for a bounded number of steps; nothing is called
@@ -109,10 +119,10 @@ final class Runners {
   private final int idleMax = 2 * processors;
 
   private final ReentrantLock lock = new ReentrantLock();
-  private final ArrayDeque<Runner> idle = new ArrayDeque<>();
+  private final AtomicReference<@Nullable Idle> idle = new AtomicReference<>();
   private final AtomicInteger alive = new AtomicInteger();
   private @Nullable Forks ring;
-  private int registered;
+  private final AtomicInteger registered = new AtomicInteger();
   private volatile boolean closed;
   private volatile int watch = NONE;
   private volatile @Nullable Runner watcher;
@@ -149,6 +159,9 @@ final class Runners {
 
   /** Has the watcher look now. Any thread; 2 µs if it sleeps, else a read. */
   void wake() {
+    if (Mutant.on("forks.nobody-watches")) {
+      return;
+    }
     int seen = watch;
     // compare-and-set: of many wakers one unparks
     if (seen == AWAKE || closed || !WATCH.compareAndSet(this, seen, AWAKE)) {
@@ -175,19 +188,63 @@ final class Runners {
 
   /** Has a runner begin this frame, which was taken for one. Any thread. */
   void execute(ForkFrame frame) {
+    give(frame);
+  }
+
+  /** Has a runner come to this deque, whose owner is about to wait. Any thread. */
+  void send(Forks forks) {
+    give(forks);
+  }
+
+  private void give(Object order) {
     Runner runner = takeIdle();
     if (runner == null) {
-      runner = new Runner(frame);
+      runner = new Runner(order);
     }
-    runner.give(frame);
+    runner.give(order);
+  }
+
+  /** The calling thread is about to wait, and holds no frames: others' may be taken meanwhile. */
+  void processorFree() {
+    if (registered.get() > 1 && !Carriers.hasWorkHere()) {
+      wake();
+    }
+  }
+
+  /** Whether what the caller waits for needs its processor most likely. */
+  boolean spinsAreVain() {
+    return alone() || Carriers.hasWorkHere();
   }
 
   private @Nullable Runner takeIdle() {
-    lock.lock();
-    try {
-      return idle.poll();
-    } finally {
-      lock.unlock();
+    for (; ; ) {
+      Idle newest = idle.get();
+      if (newest == null || idle.compareAndSet(newest, newest.below)) {
+        return newest == null ? null : newest.runner;
+      }
+    }
+  }
+
+  /** False if enough are kept. */
+  private boolean keepIdle(Runner runner) {
+    for (; ; ) {
+      Idle newest = idle.get();
+      int height = newest == null ? 1 : newest.height + 1;
+      if (height > idleMax) {
+        return false;
+      }
+      if (idle.compareAndSet(newest, new Idle(runner, newest, height))) {
+        return true;
+      }
+    }
+  }
+
+  /** A stack of new nodes: one that comes back to the top is not taken for itself. */
+  private record Idle(Runner runner, @Nullable Idle below, int height) {}
+
+  private void letIdleGo() {
+    for (Runner leaves = takeIdle(); leaves != null; leaves = takeIdle()) {
+      leaves.give(LEAVE);
     }
   }
 
@@ -204,7 +261,7 @@ final class Runners {
       } else {
         link(forks, at);
       }
-      registered++;
+      registered.incrementAndGet();
     } finally {
       lock.unlock();
     }
@@ -229,7 +286,7 @@ final class Runners {
       forks.ringNext.ringPrevious = forks.ringPrevious;
       forks.ringNext = null;
       forks.ringPrevious = null;
-      registered--;
+      registered.decrementAndGet();
     } finally {
       lock.unlock();
     }
@@ -237,12 +294,7 @@ final class Runners {
 
   /** How many deques there are. For tests. */
   int registered() {
-    lock.lock();
-    try {
-      return registered;
-    } finally {
-      lock.unlock();
-    }
+    return registered.get();
   }
 
   /** Whether the watcher sleeps until somebody forks. For tests. */
@@ -291,8 +343,9 @@ final class Runners {
     sight.clear();
     lock.lock();
     try {
-      int steps = Math.min(registered, LOOK_MAX);
-      sight.partial = steps < registered;
+      int all = registered.get();
+      int steps = Math.min(all, LOOK_MAX);
+      sight.partial = steps < all;
       for (int i = 0; i < steps; i++) {
         Forks forks = ring;
         ring = forks.ringNext;
@@ -337,16 +390,8 @@ final class Runners {
 
   /** Lets all runners go. Scopes are closed by then, so none is in a frame. */
   void close() {
-    ArrayDeque<Runner> leaving;
-    lock.lock();
-    try {
-      closed = true;
-      leaving = new ArrayDeque<>(idle);
-      idle.clear();
-    } finally {
-      lock.unlock();
-    }
-    leaving.forEach(runner -> runner.give(LEAVE));
+    closed = true; // volatile, before the look at who is idle
+    letIdleGo();
     unparkWatcher();
   }
 
@@ -356,7 +401,9 @@ final class Runners {
   private static final Object LEAVE = new Object();
 
   private final class Runner {
-    private final Sight sight = new Sight();
+    /** Null until it looks for frames: most are only sent where they lie. */
+    private @Nullable Sight seen;
+
     private final Thread thread;
     private boolean started;
     private volatile @Nullable Object order;
@@ -397,13 +444,29 @@ final class Runners {
     @SuppressWarnings("ReferenceEquality") // orders are what they are
     private void loop(Execution execution) {
       for (Object next = order; next != LEAVE; next = rest()) {
+        if (next instanceof Forks forks) {
+          help(forks, execution);
+          continue;
+        }
         ForkFrame frame = next == WATCHING ? watch() : (ForkFrame) next;
         while (frame != null) {
-          frame.runTaken(execution, Runners.this);
-          Thread.interrupted(); // meant for what has ended
-          frame = hunt();
+          run(frame, execution);
+          frame = Carriers.hasWorkHere() ? null : hunt();
         }
       }
+    }
+
+    private void help(Forks forks, Execution execution) {
+      ForkFrame frame = forks.takeAsSent();
+      while (frame != null) {
+        run(frame, execution);
+        frame = forks.takeExposed();
+      }
+    }
+
+    private void run(ForkFrame frame, Execution execution) {
+      frame.runTaken(execution, Runners.this);
+      Thread.interrupted(); // meant for what has ended
     }
 
     /** A processor is warm: looks a few times before it rests. */
@@ -411,7 +474,7 @@ final class Runners {
     private @Nullable ForkFrame hunt() {
       for (int i = 0; i < HUNTS && !closed && !alone(); i++) {
         Thread.yield();
-        ForkFrame frame = find(sight);
+        ForkFrame frame = find(sight());
         if (frame != null) {
           return frame;
         }
@@ -419,17 +482,25 @@ final class Runners {
       return null;
     }
 
+    private Sight sight() {
+      Sight known = seen;
+      if (known == null) {
+        known = new Sight();
+        seen = known;
+      }
+      return known;
+    }
+
     private Object rest() {
-      sight.clear();
+      if (seen != null) {
+        seen.clear();
+      }
       order = null;
-      lock.lock();
-      try {
-        if (closed || idle.size() >= idleMax) {
-          return LEAVE;
-        }
-        idle.push(this);
-      } finally {
-        lock.unlock();
+      if (!keepIdle(this)) {
+        return LEAVE;
+      }
+      if (closed) {
+        letIdleGo(); // this one too, unless somebody else did
       }
       for (; ; ) {
         Object given = order;
@@ -448,6 +519,7 @@ final class Runners {
       long shortest = processors == 1 ? DEEP_NANOS : NAP_NANOS_MIN;
       long nap = shortest;
       long seenAt = System.nanoTime();
+      Sight sight = sight();
       while (!closed) {
         watch = NAPPING; // volatile, then the look: see the table
         ForkFrame frame = find(sight);
@@ -486,6 +558,7 @@ final class Runners {
     }
 
     private boolean seesAny() {
+      Sight sight = sight();
       look(sight, false);
       boolean any = sight.count > 0 || sight.partial;
       sight.clear();

@@ -773,17 +773,19 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       return;
     }
     owner.checkMayWait();
-    for (int i = 0; i < SPINS_BEFORE_PARK && lazy != null; i++) {
-      if (running == 0) {
-        return;
+    if (lazy != null && !runtime.runners().spinsAreVain()) {
+      for (int i = 0; i < SPINS_BEFORE_PARK; i++) {
+        if (running == 0) {
+          return;
+        }
+        Thread.onSpinWait();
       }
-      Thread.onSpinWait();
     }
     boolean interrupted = false;
     Execution here = Execution.current();
     joiner = Thread.currentThread();
     if (lazy != null) {
-      lazy.exposeAndWake();
+      lazy.exposeOrLookElsewhere();
     }
     if (here != null) {
       here.expose(); // what scopes further out have forked lies in the same deque

@@ -3,6 +3,7 @@ package io.fairlead.task;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.fairlead.fault.DeadlineExceededException;
 import io.fairlead.fault.Mutant;
 import java.time.Duration;
 import java.util.concurrent.CountDownLatch;
@@ -148,6 +149,99 @@ class RunnersTest {
   }
 
   @Test
+  void whoeverWaitsHasARunnerComeThoughNobodyWatches() {
+    try (Mutant.Handle _ = Mutant.enable("forks.nobody-watches")) {
+      inTask(
+          () -> {
+            for (int i = 0; i < 2_000; i++) {
+              forkAndAwait();
+            }
+            return true;
+          });
+    }
+  }
+
+  private void forkAndAwait() {
+    Completion.Source<Integer> begun = Completion.source();
+    Completion.Source<Integer> value = Completion.source();
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      scope.fork(
+          () -> {
+            begun.complete(1);
+            return value.completion().await();
+          });
+      assertThat(begun.completion().await()).isEqualTo(1);
+      value.complete(2);
+      assertThat(scope.join()).containsExactly(2);
+    }
+  }
+
+  @Test
+  void ofManyWhoseRunnersBlockAllBeginThoughNobodyWatches() {
+    try (Mutant.Handle _ = Mutant.enable("forks.nobody-watches")) {
+      for (int i = 0; i < 20; i++) {
+        assertThat(begunWithin(Duration.ofSeconds(60))).isTrue();
+      }
+    }
+  }
+
+  @Test
+  void theTestAboveFindsARunnerThatSendsNoOther() {
+    try (Mutant.Handle _ = Mutant.enable("forks.nobody-watches");
+        Mutant.Handle _ = Mutant.enable("forks.one-runner-comes")) {
+      assertThat(begunWithin(Duration.ofMillis(100))).isFalse();
+    }
+  }
+
+  /** Whether a hundred that each wait for all begin while their parent waits. */
+  private boolean begunWithin(Duration bound) {
+    AtomicInteger missing = new AtomicInteger(100);
+    Completion.Source<Integer> all = Completion.source();
+    return inTask(
+        () -> {
+          try (TaskScope<Integer> scope = runtime.scope()) {
+            for (int i = 0; i < 100; i++) {
+              scope.fork(
+                  () -> {
+                    if (missing.decrementAndGet() == 0) {
+                      all.complete(1);
+                    }
+                    return all.completion().await();
+                  });
+            }
+            try {
+              all.completion().await(bound);
+            } catch (DeadlineExceededException late) {
+              all.complete(0);
+              return false;
+            }
+            return scope.join().size() == 100;
+          }
+        });
+  }
+
+  @Test
+  void closeLetsAllRunnersGo() {
+    for (int i = 0; i < 100; i++) {
+      TaskRuntime closes = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.MIXED);
+      try (TaskScope<Integer> scope = closes.scope()) {
+        scope.fork(
+            () -> {
+              try (TaskScope<Integer> inner = closes.scope()) {
+                Completion.Source<Integer> begun = Completion.source();
+                inner.fork(() -> begun.complete(1) ? 1 : 0);
+                begun.completion().await(); // so that a runner rests just when all is closed
+                return inner.join().getFirst();
+              }
+            });
+        scope.join();
+      }
+      closes.close();
+      Eventually.holds("none is left", () -> closes.runners().alive() == 0);
+    }
+  }
+
+  @Test
   void aForkAfterALongSleepIsSeen() {
     for (int i = 0; i < 5; i++) {
       forkAndBlock();
@@ -263,7 +357,7 @@ class RunnersTest {
             Completion.Source<Integer> never = Completion.source();
             try {
               never.completion().await(Duration.ofMillis(2));
-            } catch (io.fairlead.fault.DeadlineExceededException late) {
+            } catch (DeadlineExceededException late) {
               assertThat(late).isNotNull();
             }
             Eventually.holds("taken meanwhile", () -> fork.state() == Fork.State.SUCCEEDED);
