@@ -42,6 +42,8 @@ final class TaskSuite implements Suite {
         "tasks.scope.fork.bytes",
         "tasks.spawn_block.one",
         "tasks.spawn_block.parked1000",
+        "tasks.spawn_block.one.same_carriers",
+        "tasks.spawn_block.parked1000.same_carriers",
         "tasks.notify.p50",
         "tasks.notify.p99_over_p50",
         "tasks.notify.busy_p99",
@@ -122,6 +124,16 @@ final class TaskSuite implements Suite {
     rows.add(
         Row.ratio("tasks.spawn_block.parked1000", of("parked1000.ours"), of("parked1000.theirs"))
             .bounds(1.5, 1.0));
+    rows.add(
+        Row.ratio(
+            "tasks.spawn_block.one.same_carriers",
+            of("spawn_block.ours"),
+            of("spawn_block.inherited")));
+    rows.add(
+        Row.ratio(
+            "tasks.spawn_block.parked1000.same_carriers",
+            of("parked1000.ours"),
+            of("parked1000.inherited")));
     addNotify(cores);
     rows.add(micros("tasks.bound.affine", of("affine")).bounds(2.0, 0.7));
     rows.add(micros("tasks.bound.hot", of("shifted.hot")).bounds(8.0, 2.5));

@@ -71,8 +71,8 @@ public final class TaskWorker implements Callable<Integer> {
     print("notify." + cores, probes.notifying(cores, 0));
     print("notify." + 4 * cores, probes.notifying(4 * cores, 0));
     print("notify.busy", probes.notifying(1, BUSY_NANOS));
-    pair("spawn_block", probes.spawnAndBlock());
-    pair("parked1000", probes.manyParked());
+    threads("spawn_block", probes.spawnAndBlock());
+    threads("parked1000", probes.manyParked());
     print("affine", probes.affine());
     print("shifted.hot", probes.shifted(0));
     print("shifted.slept", probes.shifted(REST_NANOS));
@@ -103,6 +103,11 @@ public final class TaskWorker implements Callable<Integer> {
   private void pair(String name, double[][] oursAndTheirs) {
     print(name + ".ours", oursAndTheirs[0]);
     print(name + ".theirs", oursAndTheirs[1]);
+  }
+
+  private void threads(String name, double[][] oursTheirsInherited) {
+    pair(name, oursTheirsInherited);
+    print(name + ".inherited", oursTheirsInherited[2]);
   }
 
   private void print(String name, double... samples) {

@@ -188,53 +188,51 @@ final class WakeProbes {
   }
 
   /**
-   * Forks of a task that really suspends, one at a time: ours, then as bare virtual threads.
+   * Forks of a task that really suspends, one at a time: ours, then as bare virtual threads, of a
+   * parent that is one too. Those have the JDK's scheduler, as without us; and once more ours,
+   * which they inherit where the parent is a task.
    *
-   * @return our nanoseconds for each, then theirs, in turn
+   * @return our nanoseconds for each, those on the JDK's scheduler, those on ours
    */
   double[][] spawnAndBlock() {
     int batch = 500;
     int rounds = quick ? 20 : 60;
-    double[][] samples = new double[2][rounds];
+    double[][] samples = new double[3][rounds];
     for (int i = -10; i < rounds; i++) {
-      double ours = blockInScopes(batch);
-      double theirs = blockInThreads(batch);
+      double ours = inTask(() -> blockInScopes(batch));
+      double theirs = inThread(() -> blockInThreads(batch));
+      double inherited = inTask(() -> blockInThreads(batch));
       if (i >= 0) {
         samples[0][i] = ours / batch;
         samples[1][i] = theirs / batch;
+        samples[2][i] = inherited / batch;
       }
     }
     return samples;
   }
 
-  private double blockInScopes(int count) {
-    return inTask(
-        () -> {
-          for (int i = 0; i < count; i++) {
-            Completion.Source<@Nullable Void> begun = Completion.source();
-            Completion.Source<@Nullable Void> value = Completion.source();
-            try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
-              scope.fork(() -> blocks(begun, value));
-              begun.completion().await();
-              value.complete(null);
-              scope.join();
-            }
-          }
-        });
+  private void blockInScopes(int count) {
+    for (int i = 0; i < count; i++) {
+      Completion.Source<@Nullable Void> begun = Completion.source();
+      Completion.Source<@Nullable Void> value = Completion.source();
+      try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
+        scope.fork(() -> blocks(begun, value));
+        begun.completion().await();
+        value.complete(null);
+        scope.join();
+      }
+    }
   }
 
-  private double blockInThreads(int count) {
-    return inTask(
-        () -> {
-          for (int i = 0; i < count; i++) {
-            Completion.Source<@Nullable Void> begun = Completion.source();
-            Completion.Source<@Nullable Void> value = Completion.source();
-            Thread child = Thread.ofVirtual().start(() -> blocks(begun, value));
-            begun.completion().await();
-            value.complete(null);
-            child.join();
-          }
-        });
+  private static void blockInThreads(int count) throws InterruptedException {
+    for (int i = 0; i < count; i++) {
+      Completion.Source<@Nullable Void> begun = Completion.source();
+      Completion.Source<@Nullable Void> value = Completion.source();
+      Thread child = Thread.ofVirtual().start(() -> blocks(begun, value));
+      begun.completion().await();
+      value.complete(null);
+      child.join();
+    }
   }
 
   private static @Nullable Void blocks(
@@ -248,45 +246,41 @@ final class WakeProbes {
   double[][] manyParked() {
     int count = 1_000;
     int rounds = quick ? 20 : 100;
-    double[][] samples = new double[2][rounds];
+    double[][] samples = new double[3][rounds];
     for (int i = -20; i < rounds; i++) {
-      double ours = manyInScope(count);
-      double theirs = manyInThreads(count);
+      double ours = inTask(() -> manyInScope(count));
+      double theirs = inThread(() -> manyInThreads(count));
+      double inherited = inTask(() -> manyInThreads(count));
       if (i >= 0) {
         samples[0][i] = ours / count;
         samples[1][i] = theirs / count;
+        samples[2][i] = inherited / count;
       }
     }
     return samples;
   }
 
-  private double manyInScope(int count) {
-    return inTask(
-        () -> {
-          Crowd crowd = new Crowd(count);
-          try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
-            for (int i = 0; i < count; i++) {
-              scope.fork(crowd::park);
-            }
-            crowd.release();
-            scope.join();
-          }
-        });
+  private void manyInScope(int count) {
+    Crowd crowd = new Crowd(count);
+    try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
+      for (int i = 0; i < count; i++) {
+        scope.fork(crowd::park);
+      }
+      crowd.release();
+      scope.join();
+    }
   }
 
-  private double manyInThreads(int count) {
-    return inTask(
-        () -> {
-          Crowd crowd = new Crowd(count);
-          List<Thread> threads = new ArrayList<>(count);
-          for (int i = 0; i < count; i++) {
-            threads.add(Thread.ofVirtual().start(crowd::park));
-          }
-          crowd.release();
-          for (Thread thread : threads) {
-            thread.join();
-          }
-        });
+  private static void manyInThreads(int count) throws InterruptedException {
+    Crowd crowd = new Crowd(count);
+    List<Thread> threads = new ArrayList<>(count);
+    for (int i = 0; i < count; i++) {
+      threads.add(Thread.ofVirtual().start(crowd::park));
+    }
+    crowd.release();
+    for (Thread thread : threads) {
+      thread.join();
+    }
   }
 
   /** Tasks that all park on one completion. */
@@ -316,6 +310,23 @@ final class WakeProbes {
   /** What a task of ours does. */
   interface Body {
     void run() throws Exception;
+  }
+
+  /** The nanoseconds of a body that a virtual thread runs which is none of ours. */
+  private static double inThread(Body body) {
+    Completion.Source<Long> nanos = Completion.source();
+    Thread.ofVirtual()
+        .start(
+            () -> {
+              long start = System.nanoTime();
+              try {
+                body.run();
+                nanos.complete(System.nanoTime() - start);
+              } catch (Exception failure) {
+                nanos.fail(failure);
+              }
+            });
+    return nanos.completion().await();
   }
 
   /** The nanoseconds of a body that a task of ours runs. */
