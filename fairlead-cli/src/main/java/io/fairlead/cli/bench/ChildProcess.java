@@ -1,5 +1,6 @@
 package io.fairlead.cli.bench;
 
+import io.fairlead.cli.Processors;
 import io.fairlead.fault.FairleadException;
 import io.fairlead.fault.Severity;
 import java.io.IOException;
@@ -11,7 +12,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.stream.Collectors;
-import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -49,8 +49,9 @@ final class ChildProcess {
     Path taskset = tool("taskset");
     if (taskset != null) {
       String list =
-          IntStream.range(0, cores(wanted))
-              .mapToObj(Integer::toString)
+          Processors.coresFirst().stream()
+              .limit(cores(wanted))
+              .map(String::valueOf)
               .collect(Collectors.joining(","));
       command.addAll(List.of(taskset.toString(), "-c", list));
     }

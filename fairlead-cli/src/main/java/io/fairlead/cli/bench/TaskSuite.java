@@ -7,14 +7,21 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
+import java.util.function.UnaryOperator;
 
 /**
  * Tasks beside what the JDK offers: forks, wakes, owners, and being many (rows 001.3 and 002).
  *
- * <p>Each group of rows has a process of its own, bound to as many cores as its rows name.
+ * <p>Each group of rows has a process of its own, bound to as many cores as its rows name: 1 or 2,
+ * so that the rows mean the same everywhere. Where there are more cores, forks and wakes are
+ * measured once more on each number of {@link #THREADS}, with a row for each.
  */
 final class TaskSuite implements Suite {
   private static final double MICROS = 1e-3;
+  private static final double MILLIS = 1e-6;
+
+  /** The numbers of threads, one core each, that are measured as far as there are cores. */
+  private static final List<Integer> THREADS = List.of(1, 2, 4, 8, 16);
 
   private final List<Row> rows = new ArrayList<>();
   private final Map<String, Samples> samples = new HashMap<>();
@@ -31,6 +38,41 @@ final class TaskSuite implements Suite {
 
   @Override
   public List<String> ids(Options options) {
+    List<String> ids = new ArrayList<>(idsOnTwoCores());
+    ids.addAll(idsOnMore(ChildProcess.cores(Integer.MAX_VALUE)));
+    return ids;
+  }
+
+  /** Of a row that is measured on several numbers of threads. */
+  private static String on(String id, int threads) {
+    return id + "." + threads + (threads == 1 ? "thread" : "threads");
+  }
+
+  /** The numbers of threads that have rows of their own: none where two cores are all there are. */
+  private static List<Integer> threads(int cores) {
+    return cores <= 2 ? List.of() : THREADS.stream().filter(each -> each <= cores).toList();
+  }
+
+  static List<String> idsOnMore(int cores) {
+    List<String> ids = new ArrayList<>();
+    for (int threads : threads(cores)) {
+      ids.add(on("tasks.pfib31.millis", threads));
+      if (threads > 2) {
+        ids.add(on("tasks.pfib31.ratio_fjp", threads));
+        ids.add(on("tasks.pfib31.speedup", threads));
+      }
+    }
+    for (int threads : threads(cores)) {
+      if (threads != 2) {
+        ids.add(on("tasks.notify.p50", threads));
+        ids.add(on("tasks.notify.p99_over_p50", threads));
+        ids.add(on("tasks.notify.busy_p99", threads));
+      }
+    }
+    return ids;
+  }
+
+  private static List<String> idsOnTwoCores() {
     return List.of(
         "tasks.fork.added",
         "tasks.fork.garbage",
@@ -63,10 +105,11 @@ final class TaskSuite implements Suite {
     int cores = ChildProcess.cores(2);
     progress.done(String.format(Locale.ROOT, "forks, on 1 and on %d cores", cores));
     measure(options, TaskWorker.Group.FORKS, 1, List.of());
-    Samples alone = of("pfib.frames");
+    Recursion alone = recursion();
     addForks(alone);
     measure(options, TaskWorker.Group.FORKS, cores, List.of());
-    addParallelForks(alone);
+    Recursion two = recursion();
+    addParallelForks(alone, two);
     progress.done(String.format(Locale.ROOT, "wakes and owners, on %d cores", cores));
     measure(options, TaskWorker.Group.WAKES, cores, List.of());
     addWakes(cores);
@@ -75,7 +118,34 @@ final class TaskSuite implements Suite {
     progress.done("a million parked tasks");
     measure(options, TaskWorker.Group.MILLION, cores, List.of());
     addMillion(cores);
+    measureOnMore(options, progress, Map.of(1, alone, 2, two));
     return rows;
+  }
+
+  /**
+   * Forks and wakes on each number of threads, where there are more than two cores.
+   *
+   * @param known the recursion where it was measured already
+   */
+  private void measureOnMore(Options options, Progress progress, Map<Integer, Recursion> known)
+      throws Exception {
+    List<Integer> counts = threads(ChildProcess.cores(Integer.MAX_VALUE));
+    for (int threads : counts) {
+      Recursion here = known.get(threads);
+      if (here == null) {
+        progress.done(String.format(Locale.ROOT, "pfib(31), on %d cores", threads));
+        measure(options, TaskWorker.Group.RECURSION, threads, List.of());
+        here = recursion();
+      }
+      addRecursion(threads, here, Objects.requireNonNull(known.get(1)));
+    }
+    for (int threads : counts) {
+      if (threads != 2) {
+        progress.done(String.format(Locale.ROOT, "wakes, on %d cores", threads));
+        measure(options, TaskWorker.Group.NOTIFY, threads, List.of());
+        addNotify(threads, id -> on(id, threads));
+      }
+    }
   }
 
   private void measure(Options options, TaskWorker.Group group, int cores, List<String> properties)
@@ -93,28 +163,52 @@ final class TaskSuite implements Suite {
     }
   }
 
+  /** The same recursion, in nanoseconds, in turn: as forks of ours, and on a ForkJoinPool. */
+  private record Recursion(Samples frames, Samples pool) {}
+
+  private Recursion recursion() {
+    return new Recursion(of("pfib.frames"), of("pfib.pool"));
+  }
+
   private Samples of(String name) {
     return Objects.requireNonNull(samples.get(name), () -> "no samples of " + name);
   }
 
-  private void addForks(Samples frames) {
-    Samples added = frames.minus(of("pfib.serial")).times(1 / ForkProbes.forks());
+  private void addForks(Recursion alone) {
+    Samples added = alone.frames().minus(of("pfib.serial")).times(1 / ForkProbes.forks());
     rows.add(Row.median("tasks.fork.added", "ns", "lower", added).bounds(20.0, 5.0));
     rows.add(Row.median("tasks.fork.garbage", "B", "lower", of("pfib.bytes")).bounds(32.0, 0.0));
-    rows.add(
-        Row.ratio("tasks.pfib31.ratio_fjp.1thread", frames, of("pfib.pool")).bounds(0.5, 0.15));
+    rows.add(overPool("tasks.pfib31.ratio_fjp.1thread", alone));
   }
 
-  private void addParallelForks(Samples alone) {
-    Samples frames = of("pfib.frames");
-    rows.add(Row.ratio("tasks.pfib31.ratio_fjp", frames, of("pfib.pool")).bounds(0.5, 0.15));
-    Samples speedup = alone.over(frames);
+  private static Row overPool(String id, Recursion recursion) {
+    return Row.ratio(id, recursion.frames(), recursion.pool()).bounds(0.5, 0.15);
+  }
+
+  private void addParallelForks(Recursion alone, Recursion two) {
+    rows.add(overPool("tasks.pfib31.ratio_fjp", two));
+    Samples speedup = alone.frames().over(two.frames());
     rows.add(Row.median("tasks.pfib31.speedup", "x", "higher", speedup).bounds(1.5, 1.9));
     rows.add(Row.ratio("tasks.fine", of("fine.ours"), of("fine.theirs")).bounds(1.3, 1.0));
     rows.add(
         Row.median("tasks.scope.fork.nanos", "ns", "lower", of("scope.nanos")).bounds(60.0, 25.0));
     rows.add(
         Row.median("tasks.scope.fork.bytes", "B", "lower", of("scope.bytes")).bounds(160.0, 56.0));
+  }
+
+  /** Beside the time and the speed-up of a ForkJoinPool with as many threads. */
+  private void addRecursion(int threads, Recursion here, Recursion alone) {
+    Samples millis = here.frames().times(MILLIS);
+    rows.add(
+        Row.median(on("tasks.pfib31.millis", threads), "ms", "lower", millis)
+            .against(here.pool().times(MILLIS).median()));
+    if (threads > 2) {
+      rows.add(overPool(on("tasks.pfib31.ratio_fjp", threads), here));
+      Samples speedup = alone.frames().over(here.frames());
+      rows.add(
+          Row.median(on("tasks.pfib31.speedup", threads), "x", "higher", speedup)
+              .against(alone.pool().over(here.pool()).median()));
+    }
   }
 
   private void addWakes(int cores) {
@@ -134,7 +228,7 @@ final class TaskSuite implements Suite {
             "tasks.spawn_block.parked1000.same_carriers",
             of("parked1000.ours"),
             of("parked1000.inherited")));
-    addNotify(cores);
+    addNotify(cores, id -> id);
     rows.add(micros("tasks.bound.affine", of("affine")).bounds(2.0, 0.7));
     rows.add(micros("tasks.bound.hot", of("shifted.hot")).bounds(8.0, 2.5));
     rows.add(micros("tasks.bound.slept", of("shifted.slept")).bounds(40.0, 15.0));
@@ -144,13 +238,13 @@ final class TaskSuite implements Suite {
   }
 
   /** The worst of all numbers of pairs: one, as many as cores, four times as many. */
-  private void addNotify(int cores) {
+  private void addNotify(int cores, UnaryOperator<String> id) {
     List<Samples> all = List.of(of("notify.1"), of("notify." + cores), of("notify." + 4 * cores));
     double p50 = all.stream().mapToDouble(Samples::median).max().orElseThrow();
     double tail = all.stream().mapToDouble(each -> each.p99() / each.median()).max().orElseThrow();
-    rows.add(Row.exact("tasks.notify.p50", "us", "lower", p50 * MICROS).bounds(3.0, 1.0));
-    rows.add(Row.exact("tasks.notify.p99_over_p50", "x", "lower", tail).bounds(5.0, 3.0));
-    rows.add(late("tasks.notify.busy_p99", of("notify.busy")).bounds(60.0, 10.0));
+    rows.add(Row.exact(id.apply("tasks.notify.p50"), "us", "lower", p50 * MICROS).bounds(3.0, 1.0));
+    rows.add(Row.exact(id.apply("tasks.notify.p99_over_p50"), "x", "lower", tail).bounds(5.0, 3.0));
+    rows.add(late(id.apply("tasks.notify.busy_p99"), of("notify.busy")).bounds(60.0, 10.0));
   }
 
   private void addPingPong(Options options, int cores) throws Exception {

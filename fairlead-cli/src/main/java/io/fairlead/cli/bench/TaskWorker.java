@@ -29,8 +29,12 @@ public final class TaskWorker implements Callable<Integer> {
 
   /** What is measured together. */
   enum Group {
-    /** Forks: on one core and on several. */
+    /** Forks: on one core and on two. */
     FORKS,
+    /** Only the recursion of {@link #FORKS}: on any number of cores. */
+    RECURSION,
+    /** Only the wakes of {@link #WAKES}: on any number of cores. */
+    NOTIFY,
     /** Ping-pong alone: own carriers and the JDK's take turns as processes. */
     PING_PONG,
     /** Wakes, waits, owners. */
@@ -57,6 +61,8 @@ public final class TaskWorker implements Callable<Integer> {
       WakeProbes probes = new WakeProbes(fairlead, quick);
       switch (group) {
         case FORKS -> probes.inTask(() -> forks(new ForkProbes(fairlead, quick)));
+        case RECURSION -> probes.inTask(() -> recursion(new ForkProbes(fairlead, quick)));
+        case NOTIFY -> notifying(probes);
         case PING_PONG -> print("pingpong", probes.pingPong());
         case WAKES -> wakes(probes, new ForkProbes(fairlead, quick));
         case MILLION -> million(probes, threadsBefore);
@@ -65,12 +71,17 @@ public final class TaskWorker implements Callable<Integer> {
     return 0;
   }
 
-  private void wakes(WakeProbes probes, ForkProbes forks) {
+  /** As many pairs as that: one, one for each core, and four for each. */
+  private void notifying(WakeProbes probes) {
     int cores = Runtime.getRuntime().availableProcessors();
     print("notify.1", probes.notifying(1, 0));
     print("notify." + cores, probes.notifying(cores, 0));
     print("notify." + 4 * cores, probes.notifying(4 * cores, 0));
     print("notify.busy", probes.notifying(1, BUSY_NANOS));
+  }
+
+  private void wakes(WakeProbes probes, ForkProbes forks) {
+    notifying(probes);
     threads("spawn_block", probes.spawnAndBlock());
     threads("parked1000", probes.manyParked());
     print("affine", probes.affine());
@@ -81,11 +92,15 @@ public final class TaskWorker implements Callable<Integer> {
     print("blocked64", probes.besideBlockedCalls(64));
   }
 
-  private void forks(ForkProbes probes) {
+  private void recursion(ForkProbes probes) {
     double[][] recursion = probes.recursion();
     print("pfib.serial", recursion[0]);
     print("pfib.frames", recursion[1]);
     print("pfib.pool", recursion[2]);
+  }
+
+  private void forks(ForkProbes probes) {
+    recursion(probes);
     print("pfib.bytes", probes.garbage());
     pair("fine", probes.fine());
     double[][] scopes = probes.scopeForks();
