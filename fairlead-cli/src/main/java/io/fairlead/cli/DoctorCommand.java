@@ -2,13 +2,11 @@ package io.fairlead.cli;
 
 import io.fairlead.runtime.DriverReport;
 import io.fairlead.runtime.Fairlead;
+import io.fairlead.task.CarrierMode;
 import io.fairlead.task.CarrierReport;
 import io.fairlead.task.TaskConfig;
 import io.fairlead.task.TaskRuntime;
-import java.io.IOException;
 import java.io.PrintWriter;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -31,8 +29,6 @@ import picocli.CommandLine.Option;
     description = "Says what is used here, why, and how to change it.",
     mixinStandardHelpOptions = true)
 final class DoctorCommand implements Callable<Integer> {
-  private static final String MASK = "Cpus_allowed_list:";
-
   @Option(names = "--json", description = "Print JSON.")
   private boolean json;
 
@@ -76,24 +72,10 @@ final class DoctorCommand implements Callable<Integer> {
     }
     return new Findings(
         Runtime.getRuntime().availableProcessors(),
-        affinity(),
+        Processors.affinity(),
         carriers,
         refused,
         Fairlead.drivers());
-  }
-
-  /** The processors that this process may use, as the system lists them, or null. */
-  static @Nullable String affinity() {
-    try {
-      for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
-        if (line.startsWith(MASK)) {
-          return line.substring(MASK.length()).strip();
-        }
-      }
-      return null;
-    } catch (IOException elsewhere) {
-      return null; // not Linux
-    }
   }
 
   private static String java() {
@@ -130,6 +112,16 @@ final class DoctorCommand implements Callable<Integer> {
       map.put("flag", report.flag());
       map.put("count", report.carriers());
     }
+    map.put(
+        "differences", CarrierMode.differences().stream().map(DoctorCommand::difference).toList());
+    return map;
+  }
+
+  private static Map<String, @Nullable Object> difference(CarrierMode.Difference each) {
+    Map<String, @Nullable Object> map = new LinkedHashMap<>();
+    map.put("what", each.what());
+    map.put("own", each.own());
+    map.put("jdk", each.jdk());
     return map;
   }
 
@@ -159,6 +151,8 @@ final class DoctorCommand implements Callable<Integer> {
       lines.add("            for own ones: java " + report.flag());
     }
     found.drivers().forEach(driver -> lines.add("driver      " + line(driver)));
+    lines.add("");
+    lines.addAll(CarrierTable.lines(report == null ? null : report.mode()));
     return lines;
   }
 

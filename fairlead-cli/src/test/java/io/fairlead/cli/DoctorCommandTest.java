@@ -28,17 +28,4 @@ class DoctorCommandTest {
         .contains("\"flag\": \"--add-opens java.base/java.lang=ALL-UNNAMED\"")
         .contains("\"name\": \"host\"");
   }
-
-  @Test
-  void theMaskHasAsManyProcessorsAsJavaSees() {
-    String mask = DoctorCommand.affinity();
-    org.junit.jupiter.api.Assumptions.assumeTrue(mask != null, "the system tells no mask");
-    int allowed = 0;
-    for (String range : mask.split(",", -1)) {
-      String[] ends = range.split("-", -1);
-      allowed +=
-          Integer.parseInt(ends[ends.length - 1].strip()) - Integer.parseInt(ends[0].strip()) + 1;
-    }
-    assertThat(Runtime.getRuntime().availableProcessors()).isLessThanOrEqualTo(allowed);
-  }
 }
