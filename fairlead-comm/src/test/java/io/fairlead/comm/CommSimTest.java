@@ -33,9 +33,15 @@ class CommSimTest {
   private static final int TAGS = 3;
   private static final int HEADER = 3 * Long.BYTES;
 
+  /** With {@code -Dfairlead.long=true} also many that are new each time. */
   static LongStream seeds() {
     Long only = Long.getLong("fairlead.seed");
-    return only == null ? LongStream.range(0, 60) : LongStream.of(only);
+    if (only != null) {
+      return LongStream.of(only);
+    }
+    int fresh = Boolean.getBoolean("fairlead.long") ? 300 : 0;
+    return LongStream.concat(
+        LongStream.range(0, 60), new SplittableRandom(System.nanoTime()).longs(fresh));
   }
 
   @ParameterizedTest(name = "seed {0}")

@@ -7,9 +7,10 @@ import io.fairlead.fault.Mutant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * Any order of asking, drawing, closing, reaching and giving up, from a seed: the limit holds after
@@ -20,8 +21,12 @@ class BudgetSimTest {
   private static final int STEPS = 400;
   private static final long LIMIT = 1000;
 
+  static LongStream seeds() {
+    return LongStream.rangeClosed(1, Boolean.getBoolean("fairlead.long") ? 300 : 5);
+  }
+
   @ParameterizedTest
-  @ValueSource(longs = {1, 2, 3, 4, 5})
+  @MethodSource("seeds")
   void theLimitHoldsInAnyOrder(long seed) {
     for (int world = 0; world < WORLDS; world++) {
       new World(1_000_003 * seed + world).run();

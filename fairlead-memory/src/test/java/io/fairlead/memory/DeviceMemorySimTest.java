@@ -15,8 +15,10 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
@@ -30,8 +32,12 @@ class DeviceMemorySimTest {
   private static final int STEPS = 30;
   private static final int BYTES_MAX = 100 << 10;
 
+  static LongStream seeds() {
+    return LongStream.rangeClosed(11, Boolean.getBoolean("fairlead.long") ? 40 : 13);
+  }
+
   @ParameterizedTest
-  @ValueSource(longs = {11, 12, 13})
+  @MethodSource("seeds")
   void theLimitHoldsHoweverTasksInterleave(long seed) {
     try (TestDevice world = TestDevice.open(config())) {
       run(world, seed);

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.RepeatedTest;
+import org.junit.jupiter.api.condition.EnabledIfSystemProperty;
 
 /** Random lives of blocks against what must always hold; a failure names its seed. */
 class DevicePoolSimTest {
@@ -23,6 +24,15 @@ class DevicePoolSimTest {
       List.of(new StreamCache(), new StreamCache(), new StreamCache());
   private final List<Block> live = new ArrayList<>();
   private final List<Freed> freed = new ArrayList<>();
+
+  @RepeatedTest(300)
+  @EnabledIfSystemProperty(
+      named = "fairlead.long",
+      matches = "true",
+      disabledReason = "the test below with many more seeds; ./verify --long does")
+  void atLength() {
+    blocksNeverOverlapAndNothingIsLost();
+  }
 
   @RepeatedTest(10)
   void blocksNeverOverlapAndNothingIsLost() {

@@ -23,12 +23,12 @@ import org.openjdk.jcstress.infra.runners.TestList;
  * went.
  *
  * <p>Shortly by default: one fork, two iterations of 200 ms, one JVM configuration; finding the
- * CPUs and JVM options costs jcstress about 15 s before. With {@code -Dfairlead.long=true} its
- * default mode: all compilation modes, several forks.
+ * CPUs and JVM options costs jcstress about 15 s before. With {@code -Dfairlead.races.long=true} in
+ * all combinations of compilers and options that jcstress knows.
  */
 class RaceSuiteTest {
   private static final String CANARY = LostUpdateRaceTest.class.getName();
-  private static final boolean LONG = Boolean.getBoolean("fairlead.long");
+  private static final boolean LONG = Boolean.getBoolean("fairlead.races.long");
   private static final long LIMIT_MINUTES = LONG ? 120 : 8;
 
   /** The runs of the canary alone, of less than a minute each. */
@@ -100,7 +100,15 @@ class RaceSuiteTest {
   }
 
   private static List<String> howLong() {
-    return LONG ? List.of("-m", "default") : briefly(2, 200);
+    return LONG ? atLength() : briefly(2, 200);
+  }
+
+  /**
+   * One fork in each of jcstress's configurations; more forks and longer iterations would take
+   * hours for all tests together on two cores.
+   */
+  private static List<String> atLength() {
+    return List.of("-m", "default", "-fsm", "1", "-time", "300");
   }
 
   /** In one fork and one configuration. */
