@@ -254,6 +254,14 @@ abstract class Resumable extends Strand.Member implements Executor {
       if (known == null) {
         carriers.ready(this);
       } else {
+        goHome(known);
+      }
+    }
+
+    private void goHome(Carrier known) {
+      if (Mutant.on("initial.in-common-queue")) {
+        carriers.inject(this);
+      } else {
         known.readyHere(this);
       }
     }
@@ -269,7 +277,7 @@ abstract class Resumable extends Strand.Member implements Executor {
       if (known == thread) {
         return true;
       }
-      known.readyHere(this);
+      goHome(known);
       return false;
     }
   }
