@@ -642,6 +642,48 @@ class CarriersTest {
     loops.forEach(CarriersTest::join);
   }
 
+  /**
+   * A spare that parks is woken for a source that rings, and finds that it is one too many: the
+   * ring must not end with it, while the only other carrier is busy and the watcher asleep.
+   */
+  @Test
+  void aSpareThatStandsDownHandsOnWhatItWasWokenFor() {
+    Carriers carriers = carriers(1);
+    AtomicBoolean pending = new AtomicBoolean();
+    AtomicInteger polls = new AtomicInteger();
+    PollSource source =
+        new PollSource() {
+          @Override
+          public int poll() {
+            polls.incrementAndGet();
+            return 0;
+          }
+
+          @Override
+          public boolean hasPending() {
+            return pending.get();
+          }
+        };
+    Polled polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+    AtomicBoolean stop = new AtomicBoolean();
+    loops(carriers, 1, stop);
+    join(start(carriers, () -> {})); // by a spare, since the only carrier loops
+    Carrier spare = carriers.all()[1];
+    Eventually.holds("the watcher sleeps", carriers::isWatcherAsleep);
+    assertThat(spare.isParked())
+        .as("the spare is parked, and nobody has told it to leave")
+        .isTrue();
+    int before = polls.get();
+    pending.set(true);
+    carriers.ring();
+    try {
+      Eventually.holds("somebody polls", () -> polls.get() > before);
+    } finally {
+      stop.set(true);
+      carriers.removeSource(polled);
+    }
+  }
+
   @Test
   void idleAllSleepWithoutLimit() {
     Carriers carriers = carriers(3);

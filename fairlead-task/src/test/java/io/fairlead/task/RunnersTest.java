@@ -5,12 +5,14 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.fairlead.fault.DeadlineExceededException;
 import io.fairlead.fault.Mutant;
+import java.lang.reflect.Field;
 import java.time.Duration;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.ReentrantLock;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -19,6 +21,7 @@ import org.junit.jupiter.api.Timeout;
 /** Whoever could wait for ever if nobody came: somebody comes. */
 @Timeout(60)
 class RunnersTest {
+  private static final int ATTEMPTS = 10;
   private TaskRuntime runtime;
 
   @BeforeEach
@@ -364,5 +367,39 @@ class RunnersTest {
             return scope.join();
           }
         });
+  }
+
+  /**
+   * The watcher looks once more before it sleeps for good, and waits there for a lock that others
+   * hold: an unpark that comes meanwhile wakes it from the wait for the lock, and no more.
+   */
+  @Test
+  void aWakeThatComesWhileTheWatcherWaitsForItsLockIsNotLost() throws Exception {
+    Runners runners = runtime.runners();
+    Field field = Runners.class.getDeclaredField("lock");
+    field.setAccessible(true);
+    ReentrantLock lock = (ReentrantLock) field.get(runners);
+    inTask(
+        () -> {
+          try (TaskScope<Integer> scope = runtime.scope()) {
+            scope.fork(() -> 1);
+            return scope.join();
+          }
+        });
+    int met = 0;
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+      runners.wake();
+      Eventually.holds("it woke the last time, and sleeps", runners::isAsleep);
+      lock.lock();
+      try {
+        // its nap ends by itself, and it looks
+        met += Eventually.holdsWithin(Duration.ofSeconds(1), lock::hasQueuedThreads) ? 1 : 0;
+        runners.wake();
+      } finally {
+        lock.unlock();
+      }
+    }
+    Eventually.holds("it woke, and sleeps again", runners::isAsleep);
+    assertThat(met).as("times that it was met in the wait for its lock").isPositive();
   }
 }
