@@ -1,7 +1,22 @@
 package io.fairlead.task;
 
-/** No help, but who settles it is known: a task of its own, which must not wait for itself. */
-record CallHelp(Task task) implements WaitHelp {
+import org.jspecify.annotations.Nullable;
+
+/**
+ * No help, but who settles it is known: an owner's thread, and for a call that is a task of its own
+ * that task. Neither must be waited for by somebody on whom it waits.
+ *
+ * @param owner whose thread has to do something
+ * @param task what it runs in, if it is a task of its own
+ * @param call the same, for {@link WaitGraph}
+ */
+record CallHelp(Owner owner, @Nullable Task task, WaitGraph.@Nullable Held call)
+    implements WaitHelp {
+
+  /** For what is not a task: room in the owner's queue, a lent call, its end. */
+  CallHelp(Owner owner) {
+    this(owner, null, null);
+  }
 
   @Override
   public boolean poll() {
@@ -15,17 +30,43 @@ record CallHelp(Task task) implements WaitHelp {
 
   @Override
   public String what() {
-    return "task '" + task.name() + "'";
+    return task == null
+        ? "owner '" + owner.name() + "'"
+        : "task '" + task.name() + "' on owner '" + owner.name() + "'";
   }
 
-  void checkNotAwaitedFromWithin(Task waiter) {
-    if (waiter.isWaitedForBy(task)) {
-      throw new IllegalStateException(
-          "task '"
-              + waiter.name()
-              + "' awaits task '"
-              + task.name()
-              + "', which cannot end before it does: it would wait for itself");
+  /** Whether the waiter is this task, or must end before it can. */
+  boolean isAwaitedFromWithin(Task waiter) {
+    return task != null && waiter.isWaitedForBy(task);
+  }
+
+  boolean isStuck(java.util.function.Predicate<WaitGraph.Held> stuck) {
+    return stuck.test(owner.held) || (call != null && stuck.test(call));
+  }
+
+  /** A wait for calls on owners: one, or a combination. */
+  static final class Wait extends WaitGraph.Wait {
+    Wait(Task task, Completion<?> until, boolean obeys) {
+      super(task, until, obeys);
+    }
+
+    @Override
+    boolean isHopeless(java.util.function.Predicate<WaitGraph.Held> stuck) {
+      return until.needs(help -> help.isStuck(stuck));
+    }
+
+    @Override
+    String what() {
+      return until.what();
+    }
+
+    @Override
+    IllegalStateException refusal(String circle) {
+      return new IllegalStateException(
+          "this wait would never end: "
+              + circle
+              + ". An owner's thread does nothing else while a command waits on it: register "
+              + "onDone instead of waiting, wait in an affine task, or outside of the owner");
     }
   }
 }

@@ -22,6 +22,7 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -236,6 +237,12 @@ public final class Completion<T extends @Nullable Object> {
   public T awaitUninterruptibly() {
     Object seen = look();
     return isOutcome(seen) ? report(seen) : report(settled(null, NEVER, false));
+  }
+
+  /** As {@link #awaitUninterruptibly()}, but no longer than {@code limit}. */
+  T awaitUninterruptibly(Duration limit) {
+    Object seen = look();
+    return isOutcome(seen) ? report(seen) : report(settled(null, nanos(limit), false));
   }
 
   // --- settling from the waiting side, callbacks, combinations --------------------------------
@@ -577,15 +584,55 @@ public final class Completion<T extends @Nullable Object> {
     Execution here = Execution.current();
     Task task = Task.of(here);
     task.checkMayWait();
-    if (help instanceof CallHelp call) {
-      call.checkNotAwaitedFromWithin(task);
-    }
+    CallHelp.Wait known = help == null ? null : knownWait(task, nanos, obeys);
     WaitMode mode = wanted == null ? task.waitMode() : wanted;
+    if (known != null) {
+      return settledInGraph(known, mode, new Wait(task, nanos, obeys));
+    }
     boolean plain = obeys && nanos == NEVER && Thread.currentThread().isVirtual();
     if (mode == WaitMode.NONBLOCKING && plain) {
       return parkForGood(here, task);
     }
-    Wait wait = new Wait(task, nanos, obeys);
+    return settled(mode, new Wait(task, nanos, obeys));
+  }
+
+  private Object settledInGraph(CallHelp.Wait known, WaitMode mode, Wait wait) {
+    WaitGraph.enter(known);
+    try {
+      return settled(mode, wait);
+    } finally {
+      WaitGraph.leave(known);
+    }
+  }
+
+  /** What the graph of waits has to know of this one: it needs an owner, and others need it. */
+  private CallHelp.@Nullable Wait knownWait(Task task, long nanos, boolean obeys) {
+    if (needs(call -> call.isAwaitedFromWithin(task))) {
+      throw new IllegalStateException(
+          "task '"
+              + task.name()
+              + "' awaits "
+              + what()
+              + ", which cannot end before it does: it would wait for itself");
+    }
+    // a wait with a deadline ends by itself
+    return nanos == NEVER && WaitGraph.matters(task) && needs(call -> true)
+        ? new CallHelp.Wait(task, this, obeys)
+        : null;
+  }
+
+  /** Whether it cannot be settled unless a call is made of which this is so. */
+  boolean needs(Predicate<CallHelp> such) {
+    return !isDone()
+        && switch (help) {
+          case CallHelp call -> such.test(call);
+          case AllHelp all -> all.parts.stream().anyMatch(part -> part.needs(such));
+          case AnyHelp any -> any.parts.stream().allMatch(part -> part.needs(such));
+          case null, default -> false;
+        };
+  }
+
+  private Object settled(WaitMode mode, Wait wait) {
     try {
       return switch (mode) {
         case SPIN -> exposed(() -> spin(wait));
@@ -785,7 +832,7 @@ public final class Completion<T extends @Nullable Object> {
     }
   }
 
-  private String what() {
+  String what() {
     return help == null ? "the operation" : help.what();
   }
 

@@ -7,9 +7,10 @@ import org.jspecify.annotations.Nullable;
  *
  * @param instances how many instances at most; for OWNER_ONLY also the number of its threads.
  *     ANY_THREAD shares one instance among all calls, whatever this says
- * @param queue how many calls may wait for an instance; one more is refused
- * @param admission asked for the bytes of each call; null: none
- * @param releaseGate asked when a call's instance is free again; null: at once
+ * @param queue how many calls may wait, for memory or for an instance; one more is refused
+ * @param admission asked for the bytes of each call, in the order in which they come; null: none.
+ *     {@link Admission#upTo} is one
+ * @param releaseGate asked when a call's instance is free again, if its body began; null: at once
  */
 public record EngineLimits(
     int instances, int queue, @Nullable Admission admission, @Nullable ReleaseGate releaseGate) {

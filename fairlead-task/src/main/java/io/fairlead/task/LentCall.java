@@ -33,15 +33,21 @@ final class LentCall<T extends @Nullable Object> implements Runnable {
   private final Task task;
   private final Thread lender;
   private final TaskBody<T> body;
-  private final Completion.Source<Outcome> source = Completion.source();
+  private final Completion.Source<Outcome> source;
 
   @SuppressWarnings("unused") // through STEP
   private volatile int step = QUEUED;
 
-  LentCall(Task task, Thread lender, TaskBody<T> body) {
+  /**
+   * A call that its maker queues.
+   *
+   * @param owner who makes it; null where its thread waits for nobody but this call
+   */
+  LentCall(@Nullable Owner owner, Task task, Thread lender, TaskBody<T> body) {
     this.task = task;
     this.lender = lender;
     this.body = body;
+    this.source = owner == null ? Completion.source() : Completion.source(new CallHelp(owner));
   }
 
   @Override

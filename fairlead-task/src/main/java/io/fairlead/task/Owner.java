@@ -58,7 +58,12 @@ import org.jspecify.annotations.Nullable;
  * closing   | closer                 | anyone    | volatile, after the queue was closed
  * </pre>
  *
- * Lock order: no locks. Commands, release() and poll() run on the owner's thread, under none.
+ * Lock order: no locks of its own; a wait for an owner that others may need takes that of {@link
+ * WaitGraph}, for a moment. Commands, release() and poll() run on the owner's thread, under none.
+ *
+ * <p><b>Waiting on an owner's thread</b> holds up all that is queued there. A command that waits
+ * for a call that needs its own thread, or for owners and engines that wait for it, is told: {@link
+ * IllegalStateException}.
  */
 public final class Owner implements AutoCloseable {
   private static final int AWAKE = 0;
@@ -98,14 +103,27 @@ public final class Owner implements AutoCloseable {
     }
   }
 
+  /** Its thread, for {@link WaitGraph}: free when what runs on it has ended. */
+  final WaitGraph.Held held =
+      new WaitGraph.Held() {
+        @Override
+        String where() {
+          return "on the thread of owner '" + name() + "'";
+        }
+      };
+
   private final String name;
   private final Role role;
+
+  /** It serves one engine, which gives it one call at a time. */
+  final boolean forEngine;
+
   private final TaskConfig config;
   private final CommandQueue commands;
   private final CopyOnWriteArrayList<PollSource> sources = new CopyOnWriteArrayList<>();
   private final ConcurrentLinkedQueue<Completion.Source<@Nullable Void>> waiting =
       new ConcurrentLinkedQueue<>();
-  private final Completion.Source<@Nullable Void> ended = Completion.source();
+  private final Completion.Source<@Nullable Void> ended = Completion.source(new CallHelp(this));
   private final LongAdder refused = new LongAdder();
   private final LongAdder late = new LongAdder();
   private final RoleThread thread;
@@ -124,6 +142,11 @@ public final class Owner implements AutoCloseable {
   private long mountedAt;
 
   Owner(String name, Role role, TaskConfig config, @Nullable Carriers carriers) {
+    this(name, role, config, carriers, false);
+  }
+
+  Owner(String name, Role role, TaskConfig config, @Nullable Carriers carriers, boolean forEngine) {
+    this.forEngine = forEngine;
     this.name = Objects.requireNonNull(name, "name");
     this.role = ownerRole(role);
     this.config = config;
@@ -247,7 +270,7 @@ public final class Owner implements AutoCloseable {
 
   /** Waits for one wake, and offers once more; every wake that is not used is passed on. */
   private boolean submitAfterWaiting(Runnable command) {
-    Completion.Source<@Nullable Void> turn = Completion.source();
+    Completion.Source<@Nullable Void> turn = Completion.source(new CallHelp(this));
     waiting.add(turn);
     try {
       // full fence: either this offer sees the room, or the owner sees who waits
@@ -278,8 +301,9 @@ public final class Owner implements AutoCloseable {
    * @throws IllegalStateException if the owner is closed
    */
   public <T extends @Nullable Object> Completion<T> call(TaskBody<T> body) {
-    OwnerCall<T> call = new OwnerCall<>(this, body);
-    if (isOwnerThread()) {
+    boolean here = isOwnerThread();
+    OwnerCall<T> call = new OwnerCall<>(this, body, here);
+    if (here) {
       call.run();
     } else {
       submit(call);
@@ -307,7 +331,7 @@ public final class Owner implements AutoCloseable {
               + VirtualThreads.flag()
               + " to java, and do not set fairlead.carriers=jdk; or use call(...)");
     }
-    OwnerCall<T> call = new OwnerCall<>(this, body);
+    OwnerCall<T> call = new OwnerCall<>(this, body, false);
     Thread task = VirtualThreads.unstarted(new Resumable.Affine(carriers, this), affine(call));
     if (isOwnerThread()) {
       startAffine(task);
@@ -340,8 +364,9 @@ public final class Owner implements AutoCloseable {
 
   /** As call, but never waits: fails the completion if the queue is full. */
   <T extends @Nullable Object> Completion<T> tryCall(TaskBody<T> body) {
-    OwnerCall<T> call = new OwnerCall<>(this, body);
-    if (isOwnerThread()) {
+    boolean here = isOwnerThread();
+    OwnerCall<T> call = new OwnerCall<>(this, body, here);
+    if (here) {
       call.run();
     } else if (!trySubmit(call)) {
       call.refuse();
@@ -360,7 +385,7 @@ public final class Owner implements AutoCloseable {
     }
     Task task = Task.current();
     task.checkMayWait(); // before anything is queued: a lent task must be waited for
-    LentCall<T> call = new LentCall<>(task, Thread.currentThread(), body);
+    LentCall<T> call = new LentCall<>(forEngine ? null : this, task, Thread.currentThread(), body);
     submit(call);
     return call.await();
   }

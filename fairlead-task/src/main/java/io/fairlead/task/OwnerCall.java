@@ -17,7 +17,26 @@ final class OwnerCall<T extends @Nullable Object> implements Runnable {
   private final Task task;
   private final Completion.Source<T> source;
 
-  OwnerCall(Owner owner, TaskBody<T> body) {
+  /** For {@link WaitGraph}: free when the call's task has ended. */
+  private static final class Held extends WaitGraph.Held {
+    private final Owner owner;
+
+    Held(Owner owner) {
+      this.owner = owner;
+    }
+
+    @Override
+    String where() {
+      return "in a call on owner '" + owner.name() + "'";
+    }
+  }
+
+  /**
+   * A call that its maker queues, or runs at once.
+   *
+   * @param inline whether the caller, on the owner's thread, runs it at once
+   */
+  OwnerCall(Owner owner, TaskBody<T> body, boolean inline) {
     this.owner = owner;
     this.body = body;
     Task caller = Task.current();
@@ -29,7 +48,10 @@ final class OwnerCall<T extends @Nullable Object> implements Runnable {
             new Placement.Bound(owner),
             caller.waitMode());
     task.called = true;
-    this.source = Completion.source(new CallHelp(task));
+    Held held = new Held(owner);
+    // run inline it is part of what calls it, which cannot end before
+    task.engineFrames = new WaitGraph.Frame(held, inline ? caller.engineFrames : null);
+    this.source = Completion.source(new CallHelp(owner, task, held));
     source.onCancel(() -> task.cancel(null));
   }
 

@@ -46,7 +46,8 @@ import org.jspecify.annotations.Nullable;
  * attachments | own thread (fork: forker) | own thread; joiner after the end | plain: handed over
  *             |                           |          | by thread start and by the scope's count
  * scopes      | own thread                | cancellers | volatile: see cancellation
- * engineFrames| own thread (fork: forker) | own thread | plain: handed over as attachments are
+ * engineFrames| own thread (fork: forker; an owner's call: its maker) | own thread | plain: handed
+ *             |                           |          | over as attachments are
  * binds, family | own thread              | own thread | plain
  * called      | who made it               | anyone   | plain: before it is handed out
  * </pre>
@@ -115,8 +116,8 @@ public final class Task {
   /** Begun by a call, whose caller may end before it: nobody above waits for it. */
   boolean called;
 
-  /** Engine calls that this task is in, or that wait for it: innermost first. */
-  Engine.@Nullable Frame engineFrames;
+  /** What cannot be free before this task ends, engine calls before all: innermost first. */
+  WaitGraph.@Nullable Frame engineFrames;
 
   Task(
       @Nullable Task parent,

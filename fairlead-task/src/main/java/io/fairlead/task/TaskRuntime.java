@@ -59,6 +59,11 @@ public final class TaskRuntime implements AutoCloseable {
           VirtualThreads.class,
           Gate.class,
           Engine.class,
+          WaitGraph.class,
+          WaitGraph.Held.class,
+          WaitGraph.Wait.class,
+          CallHelp.class,
+          CallHelp.Wait.class,
           Role.class,
           io.fairlead.fault.Mutant.class,
           io.fairlead.fault.TaskCancelledException.class,
@@ -87,11 +92,15 @@ public final class TaskRuntime implements AutoCloseable {
   /** Null in mode JDK. */
   private final @Nullable Carriers carriers;
 
+  /** Where the threads of its tasks come from. Another one in tests only. */
+  volatile ThreadFactory threads;
+
   private final CopyOnWriteArrayList<Polled> polled = new CopyOnWriteArrayList<>();
 
   private TaskRuntime(TaskConfig config, Stealing stealing, @Nullable Carriers carriers) {
     this.config = Objects.requireNonNull(config, "config");
     this.carriers = carriers;
+    this.threads = carriers == null ? JDK_THREADS : carriers.threads;
     this.runners = new Runners(this, stealing);
     this.poller = new Owner("poller", Role.DEVICE_MANAGER, config, carriers);
   }
@@ -214,7 +223,7 @@ public final class TaskRuntime implements AutoCloseable {
 
   /** Where the threads of its tasks come from. */
   ThreadFactory threads() {
-    return carriers == null ? JDK_THREADS : carriers.threads;
+    return threads;
   }
 
   /** Begins the fork, on a virtual thread of its own. */
@@ -304,8 +313,11 @@ public final class TaskRuntime implements AutoCloseable {
 
   /** A new owner with its own daemon thread, which is started. It ends with the runtime. */
   public Owner owner(String name, Role role) {
+    return start(new Owner(name, role, config, carriers));
+  }
+
+  private Owner start(Owner owner) {
     checkOpen();
-    Owner owner = new Owner(name, role, config, carriers);
     owners.add(owner);
     owner.ended().onDone(done -> owners.remove(owner));
     return owner.start();
@@ -316,7 +328,7 @@ public final class TaskRuntime implements AutoCloseable {
   }
 
   Owner engineOwner(String name) {
-    return owner(name, Role.OWNER);
+    return start(new Owner(name, Role.OWNER, config, carriers, true));
   }
 
   /**
@@ -398,9 +410,14 @@ public final class TaskRuntime implements AutoCloseable {
   /**
    * Closes the engines (calls in flight end first), then the owners, newest first, then the poller.
    * Waits for all that. Scopes must have been closed by their owners. Twice is harmless.
+   *
+   * @throws IllegalStateException from inside a call of one of its engines: nothing is closed then
    */
   @Override
   public void close() {
+    if (!closed.get()) {
+      engines.forEach(Engine::checkNotInside); // before anything is closed
+    }
     if (!closed.compareAndSet(false, true)) {
       return;
     }

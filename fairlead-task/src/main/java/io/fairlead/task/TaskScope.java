@@ -100,8 +100,8 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   private final @Nullable Thread rootThread;
   final @Nullable TaskScope<?> outer;
 
-  /** Engine calls that wait for this scope's end: those that its owner was in when it opened. */
-  private final Engine.@Nullable Frame frames;
+  /** What cannot be free before this scope's end: what its owner was in when it opened. */
+  private final WaitGraph.@Nullable Frame frames;
 
   private final @Nullable Future<?> timer;
 
@@ -128,7 +128,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     this.owner = Task.of(execution);
     this.rootThread = owner.isRoot() ? Thread.currentThread() : null;
     this.outer = owner.innermostScope();
-    this.frames = owner.engineFrames;
+    this.frames = WaitGraph.framesHere(owner);
     WaitMode inherited = owner.isRoot() ? runtime.waitMode() : owner.waitMode();
     this.waitMode = options.waitMode() == null ? inherited : options.waitMode();
     this.timer = options.deadline() == null ? null : startTimer(options.deadline());
@@ -773,6 +773,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       return;
     }
     owner.checkMayWait();
+    checkNoneIsBoundHere();
     if (lazy != null && !runtime.runners().spinsAreVain()) {
       for (int i = 0; i < SPINS_BEFORE_PARK; i++) {
         if (running == 0) {
@@ -809,6 +810,27 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       }
       if (interrupted) {
         Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** A lent task that joins on an owner's thread children that are queued for that thread. */
+  private void checkNoneIsBoundHere() {
+    Owner here = RoleThread.currentOwner();
+    if (here == null) {
+      return;
+    }
+    Placement bound = new Placement.Bound(here);
+    for (Fork<T> fork = last; fork != null; fork = fork.previous) {
+      if (fork.state() == Fork.State.RUNNING && fork.task().placement().equals(bound)) {
+        throw new IllegalStateException(
+            "scope '"
+                + name()
+                + "' is waited for in a call on the thread of owner '"
+                + here.name()
+                + "', which its child '"
+                + fork.task().name()
+                + "' needs: it would wait for itself. Join and close it outside of the call");
       }
     }
   }

@@ -599,4 +599,281 @@ class EngineTest {
     assertThatIllegalArgumentException().isThrownBy(() -> EngineLimits.of(0));
     assertThatIllegalArgumentException().isThrownBy(() -> EngineLimits.of(1).queue(-1));
   }
+
+  // --- order, and instances that break
+
+  @Test
+  void theMostUrgentThatWaitsIsNextAndAmongEqualsTheOldest() {
+    Engine<Integer> engine =
+        runtime.engine("e", ThreadRule.ONE_AT_A_TIME, () -> 1, EngineLimits.of(1));
+    CountDownLatch hold = new CountDownLatch(1);
+    List<String> order = new CopyOnWriteArrayList<>();
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      occupy(scope, engine, hold);
+      int waiting = 0;
+      for (String name : List.of("low-1", "high-1", "low-2", "high-2")) {
+        ForkOptions options = ForkOptions.named(name).priority(name.startsWith("high") ? 5 : 0);
+        scope.fork(
+            options.eager(true),
+            () ->
+                engine.call(
+                    0,
+                    i -> {
+                      order.add(Task.current().name());
+                      return i;
+                    }));
+        int expected = ++waiting;
+        Eventually.holds("it waits", () -> engine.stats().waiting() == expected);
+      }
+      hold.countDown();
+      scope.join();
+    }
+    assertThat(order).containsExactly("high-1", "high-2", "low-1", "low-2");
+  }
+
+  /** Breaks when it is told to, and says so. */
+  private static final class Fragile implements EngineFactory<Integer> {
+    final AtomicInteger made = new AtomicInteger();
+    final List<Integer> destroyed = new CopyOnWriteArrayList<>();
+
+    @Override
+    public Integer create() {
+      return made.incrementAndGet();
+    }
+
+    @Override
+    public void destroy(Integer instance) {
+      destroyed.add(instance);
+    }
+
+    @Override
+    public boolean survives(Integer instance, Throwable thrown) {
+      return !(thrown instanceof IOException);
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource(
+      value = ThreadRule.class,
+      names = {"OWNER_ONLY", "ONE_AT_A_TIME", "ANY_THREAD"})
+  void anInstanceThatSaysItIsBrokenIsReplaced(ThreadRule rule) {
+    Fragile factory = new Fragile();
+    Engine<Integer> engine = runtime.engine("e", rule, factory, EngineLimits.of(1));
+    assertThatIllegalArgumentException()
+        .isThrownBy(
+            () ->
+                engine.call(
+                    0,
+                    i -> {
+                      throw new IllegalArgumentException("harmless");
+                    }));
+    assertThat(engine.<Integer>call(0, i -> i)).isEqualTo(1);
+    assertThatExceptionOfType(EngineException.class)
+        .isThrownBy(
+            () ->
+                engine.call(
+                    0,
+                    i -> {
+                      throw new IOException("broken");
+                    }));
+    assertThat(engine.<Integer>call(0, i -> i)).isEqualTo(2);
+    assertThat(factory.destroyed).containsExactly(1);
+    engine.close();
+    assertThat(factory.destroyed).containsExactly(1, 2);
+  }
+
+  @Test
+  void aSharedInstanceIsReplacedOnceNobodyIsInIt() {
+    Fragile factory = new Fragile();
+    Engine<Integer> engine =
+        runtime.engine("e", ThreadRule.ANY_THREAD, factory, EngineLimits.of(1));
+    CountDownLatch hold = new CountDownLatch(1);
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      occupy(scope, engine, hold);
+      assertThatExceptionOfType(EngineException.class)
+          .isThrownBy(
+              () ->
+                  engine.call(
+                      0,
+                      i -> {
+                        throw new IOException("broken");
+                      }));
+      assertThat(engine.tryCall(0, i -> i)).as("somebody is in the broken one").isEmpty();
+      Fork<Integer> first =
+          scope.fork(ForkOptions.DEFAULT.eager(true), () -> engine.call(0, i -> i));
+      Fork<Integer> second =
+          scope.fork(ForkOptions.DEFAULT.eager(true), () -> engine.call(0, i -> i));
+      Eventually.holds("both wait", () -> engine.stats().waiting() == 2);
+      assertThat(factory.destroyed).isEmpty();
+      hold.countDown();
+      scope.join();
+      assertThat(List.of(first.get(), second.get())).containsOnly(2);
+    }
+    assertThat(factory.destroyed).containsExactly(1);
+  }
+
+  @ParameterizedTest
+  @EnumSource(
+      value = ThreadRule.class,
+      names = {"OWNER_ONLY", "ONE_AT_A_TIME", "ANY_THREAD"})
+  void whileAnotherCallMakesTheInstanceATryGetsNothingAndAWaiterCanGiveUp(ThreadRule rule) {
+    CountDownLatch hold = new CountDownLatch(1);
+    CountDownLatch making = new CountDownLatch(1);
+    Engine<Integer> engine =
+        runtime.engine(
+            "slow",
+            rule,
+            () -> {
+              making.countDown();
+              TaskScopeTest.awaitQuietly(hold);
+              return 1;
+            },
+            EngineLimits.of(1));
+    try (TaskScope<Integer> scope = runtime.scope(ScopeOptions.of(ScopePolicy.COLLECT))) {
+      scope.fork(ForkOptions.DEFAULT.eager(true), () -> engine.call(0, i -> i));
+      TaskScopeTest.awaitQuietly(making);
+      assertThat(engine.tryCall(0, i -> i)).isEmpty();
+      Fork<Integer> impatient =
+          scope.fork(ForkOptions.DEFAULT.eager(true), () -> engine.call(0, i -> i));
+      Eventually.holds("it waits", () -> engine.stats().waiting() == 1);
+      impatient.task().cancel(null);
+      Eventually.holds("it gave up", () -> impatient.state() == Fork.State.CANCELLED);
+      scope.fork(ForkOptions.DEFAULT.eager(true), () -> engine.call(0, i -> i + 1));
+      hold.countDown();
+      assertThat(scope.join()).containsExactly(1, 2);
+    }
+  }
+
+  @Test
+  void anInstanceWhoseBindingCannotBeHadIsDestroyed() {
+    List<Integer> destroyed = new CopyOnWriteArrayList<>();
+    EngineFactory<Integer> factory =
+        new EngineFactory<>() {
+          @Override
+          public Integer create() {
+            return 1;
+          }
+
+          @Override
+          public void destroy(Integer instance) {
+            destroyed.add(instance);
+          }
+        };
+    Engine<Integer> engine =
+        runtime.engine("bare", ThreadRule.CONTEXT_CURRENT, factory, EngineLimits.of(1));
+    assertThatExceptionOfType(EngineException.class).isThrownBy(() -> engine.call(0, i -> i));
+    assertThat(destroyed).containsExactly(1);
+  }
+
+  @Test
+  void theDeadlineOfAScopeEndsEveryWaitOfACall() {
+    Memory memory = new Memory();
+    memory.roomy = false;
+    Engine<Integer> engine =
+        runtime.engine("e", ThreadRule.OWNER_ONLY, () -> 1, EngineLimits.of(1).admission(memory));
+    CountDownLatch hold = new CountDownLatch(1);
+    try (TaskScope<Integer> holder = runtime.scope()) {
+      occupy(holder, engine, hold);
+      try (TaskScope<Integer> scope =
+          runtime.scope(
+              ScopeOptions.of(ScopePolicy.COLLECT).deadline(java.time.Duration.ofMillis(50)))) {
+        Fork<Integer> forMemory =
+            scope.fork(ForkOptions.DEFAULT.eager(true), () -> engine.call(10, i -> i));
+        Fork<Integer> forInstance =
+            scope.fork(ForkOptions.DEFAULT.eager(true), () -> engine.call(0, i -> i));
+        assertThatExceptionOfType(io.fairlead.fault.DeadlineExceededException.class)
+            .isThrownBy(scope::join);
+        assertThat(List.of(forMemory.state(), forInstance.state()))
+            .containsOnly(Fork.State.CANCELLED);
+      }
+      assertThat(engine.stats().waiting()).isZero();
+      hold.countDown();
+      holder.join();
+    }
+    assertThat(memory.held).hasValue(0);
+  }
+
+  @Test
+  void aGateIsNotAskedWhereNoBodyBegan() {
+    AtomicInteger asked = new AtomicInteger();
+    Engine<Integer> engine =
+        runtime.engine(
+            "e",
+            ThreadRule.ONE_AT_A_TIME,
+            () -> {
+              throw new IOException("no licence");
+            },
+            EngineLimits.of(1)
+                .releaseGate(
+                    task -> {
+                      asked.incrementAndGet();
+                      return Completion.completed(1);
+                    }));
+    assertThatExceptionOfType(EngineException.class).isThrownBy(() -> engine.call(0, i -> i));
+    assertThat(asked).hasValue(0);
+  }
+
+  // --- a budget
+
+  @Test
+  void aLargeRequestDoesNotStarveBehindSmallOnes() throws Exception {
+    Admission budget = Admission.upTo(100);
+    AutoCloseable small = budget.admit(60).getNow();
+    Completion<AutoCloseable> large = budget.admit(100);
+    List<Completion<AutoCloseable>> later = new ArrayList<>();
+    for (int i = 0; i < 3; i++) {
+      later.add(budget.admit(10));
+    }
+    assertThat(later).as("not before the large one").noneMatch(Completion::isDone);
+    small.close();
+    small.close(); // once only
+    assertThat(large.isDone()).isTrue();
+    assertThat(later).noneMatch(Completion::isDone);
+    large.getNow().close();
+    assertThat(later).allMatch(Completion::isDone);
+  }
+
+  @Test
+  void aWithdrawnRequestIsInNobodysWay() throws Exception {
+    Admission budget = Admission.upTo(100);
+    AutoCloseable held = budget.admit(60).getNow();
+    Completion<AutoCloseable> large = budget.admit(100);
+    Completion<AutoCloseable> small = budget.admit(40);
+    large.cancel();
+    assertThat(small.isDone()).isTrue();
+    small.getNow().close();
+    held.close();
+    assertThat(budget.admit(100).isDone()).as("nothing is lost").isTrue();
+    assertThat(budget.admit(101).cause()).hasMessageContaining("101 bytes are asked for, of 100");
+    assertThatIllegalArgumentException().isThrownBy(() -> Admission.upTo(0));
+  }
+
+  @Test
+  void largeAndSmallCallsOfABudgetAllEnd() {
+    Engine<Integer> engine =
+        runtime.engine(
+            "e",
+            ThreadRule.ONE_AT_A_TIME,
+            () -> 1,
+            EngineLimits.of(4).admission(Admission.upTo(8)));
+    AtomicInteger held = new AtomicInteger();
+    AtomicInteger most = new AtomicInteger();
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      for (int i = 0; i < 200; i++) {
+        int bytes = i % 7 == 0 ? 8 : 1 + i % 3;
+        scope.fork(
+            () ->
+                engine.call(
+                    bytes,
+                    instance -> {
+                      most.accumulateAndGet(held.addAndGet(bytes), Math::max);
+                      Eventually.suspend();
+                      held.addAndGet(-bytes);
+                      return 1;
+                    }));
+      }
+      assertThat(scope.join()).hasSize(200);
+    }
+    assertThat(most.get()).isLessThanOrEqualTo(8);
+  }
 }

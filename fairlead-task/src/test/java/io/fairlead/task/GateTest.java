@@ -76,6 +76,7 @@ class GateTest {
             Task task = Task.current();
             LentCall<Boolean> call =
                 new LentCall<>(
+                    null,
                     task,
                     Thread.currentThread(),
                     () ->

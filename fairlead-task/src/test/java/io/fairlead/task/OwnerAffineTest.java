@@ -204,4 +204,25 @@ class OwnerAffineTest {
           .withMessageContaining("--add-opens java.base/java.lang=ALL-UNNAMED");
     }
   }
+
+  @Test
+  void aCommandThatAwaitsAnAffineTaskOfItsOwnerIsTold() {
+    Completion.Source<Integer> go = Completion.source();
+    Completion<Integer> affine = owner.affine(() -> go.completion().await());
+    Completion<Integer> command = owner.call(affine::await);
+    try {
+      Eventually.holds("it was told", command::isDone);
+      assertThat(command.cause())
+          .isInstanceOf(IllegalStateException.class)
+          .hasMessageContaining("would never end")
+          .hasMessageContaining("task 'call-affine' on owner 'affine'")
+          .hasMessageContaining("wait in an affine task");
+    } finally {
+      go.complete(4); // or a failure would be a hang
+    }
+    assertThat(affine.await()).isEqualTo(4);
+    assertThat(owner.affine(() -> owner.affine(() -> 6).await()).await())
+        .as("affine tasks may wait for each other")
+        .isEqualTo(6);
+  }
 }

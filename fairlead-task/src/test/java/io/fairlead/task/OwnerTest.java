@@ -630,4 +630,113 @@ class OwnerTest {
     assertThat(ran).isTrue();
     return slept;
   }
+
+  // --- waits that would never end
+
+  @Test
+  void aCommandThatAwaitsALaterCommandOfItsOwnerIsTold() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    AtomicReference<Completion<Integer>> later = new AtomicReference<>();
+    CountDownLatch queued = new CountDownLatch(1);
+    Completion<Integer> command =
+        owner.call(
+            () -> {
+              TaskScopeTest.awaitQuietly(queued);
+              return later.get().await();
+            });
+    later.set(owner.call(() -> 7));
+    queued.countDown();
+    Eventually.holds("it was told", command::isDone);
+    assertThat(command.cause())
+        .isInstanceOf(IllegalStateException.class)
+        .hasMessageContaining("would never end")
+        .hasMessageContaining("on the thread of owner 'o'")
+        .hasMessageContaining("onDone");
+    assertThat(later.get().await()).isEqualTo(7);
+  }
+
+  @Test
+  void soIsOneThatAwaitsAllOfSomethingButNotAnyOfIt() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    AtomicReference<Completion<Integer>> later = new AtomicReference<>();
+    Completion.Source<Integer> other = Completion.source();
+    CountDownLatch queued = new CountDownLatch(1);
+    Completion<Integer> all =
+        owner.call(
+            () -> {
+              TaskScopeTest.awaitQuietly(queued);
+              return Completion.all(List.of(other.completion(), later.get())).await().size();
+            });
+    Completion<Integer> any =
+        owner.call(() -> Completion.any(List.of(other.completion(), later.get())).await());
+    later.set(owner.call(() -> 7));
+    queued.countDown();
+    try {
+      Eventually.holds("it was told", all::isDone);
+      assertThat(all.cause()).isInstanceOf(IllegalStateException.class);
+    } finally {
+      other.complete(3); // or a failure would be a hang
+    }
+    assertThat(any.await()).isEqualTo(3);
+  }
+
+  @Test
+  void ownersThatCallEachOtherAreTold() {
+    Owner one = runtime.owner("one", Role.OWNER);
+    Owner two = runtime.owner("two", Role.OWNER);
+    for (int round = 0; round < 50; round++) {
+      CountDownLatch both = new CountDownLatch(2);
+      List<Completion<Integer>> calls =
+          List.of(one.call(calling(two, both)), two.call(calling(one, both)));
+      calls.forEach(call -> Eventually.holds("it ends", call::isDone));
+      assertThat(calls)
+          .filteredOn(call -> call.state() == Completion.State.FAILED)
+          .singleElement()
+          .satisfies(
+              failed ->
+                  assertThat(failed.cause())
+                      .isInstanceOf(IllegalStateException.class)
+                      .hasMessageContainingAll("owner 'one'", "owner 'two'"));
+    }
+    assertThat(WaitGraph.size()).isZero();
+  }
+
+  private static TaskBody<Integer> calling(Owner other, CountDownLatch both) {
+    return () -> {
+      both.countDown();
+      TaskScopeTest.awaitQuietly(both);
+      return other.<Integer>callLent(() -> 1);
+    };
+  }
+
+  @Test
+  void aLentTaskThatJoinsAChildBoundToThatThreadIsTold() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    runtime.<Void>enter(
+        "t",
+        0,
+        () -> {
+          try (TaskScope<Integer> scope = runtime.scope()) {
+            CountDownLatch hold = hold(owner);
+            assertThatIllegalStateException()
+                .isThrownBy(
+                    () -> {
+                      LentCall<Integer> call =
+                          new LentCall<>(
+                              owner,
+                              Task.current(),
+                              Thread.currentThread(),
+                              () -> scope.join().size());
+                      owner.submit(call);
+                      scope.fork(
+                          ForkOptions.DEFAULT.placement(new Placement.Bound(owner)), () -> 1);
+                      hold.countDown(); // now the call, and the child behind it
+                      call.await();
+                    })
+                .withMessageContaining("Join and close it outside of the call");
+            assertThat(scope.join()).containsExactly(1);
+          }
+          return null;
+        });
+  }
 }
