@@ -225,6 +225,17 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
   }
 
   @Override
+  void failTaken(Throwable none) {
+    task.cancel(none); // its end hooks run, so that they balance; its body does not
+    try {
+      settle(State.SUCCEEDED, task.run(body));
+    } catch (Throwable failure) {
+      fail(failure);
+    }
+    scope.ended(this);
+  }
+
+  @Override
   void runTaken(Execution runner, Runners runners) {
     Thread thread = Thread.currentThread();
     String name = task.givenName();

@@ -18,6 +18,12 @@ abstract sealed class ForkFrame permits Fork, JoinFrame {
   /** Takes it for a runner that will be told; by the thread that forked it. */
   abstract boolean takeForRunner();
 
+  /**
+   * There is no thread to run it, which was taken for one: it ends with this failure. By who took
+   * it.
+   */
+  abstract void failTaken(Throwable none);
+
   /** From begin to end, by the runner it was taken for. Throws nothing. */
   abstract void runTaken(Execution runner, Runners runners);
 }

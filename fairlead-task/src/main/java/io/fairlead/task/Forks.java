@@ -612,9 +612,18 @@ public final class Forks {
     ForkFrame frame = takeExposed();
     boolean more = frame != null && exposed && holdsFrames();
     if (more && !Mutant.on("forks.one-runner-comes") && call()) {
-      send();
+      sendAnother();
     }
     return frame;
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // this runner has a frame to run, whatever happens
+  private void sendAnother() {
+    try {
+      send();
+    } catch (Throwable none) {
+      // no thread to be had: this runner takes what is left, when it has run what it took
+    }
   }
 
   /** Whether no runner is on its way, and the caller is the one to send one. */
@@ -623,14 +632,14 @@ public final class Forks {
     return !called && CALLED.compareAndSet(this, false, true);
   }
 
+  /** Throws where there is neither a thread to be had nor a watcher: nobody would ever come. */
   private void send() {
-    boolean comes = false;
     try {
       runners.send(this);
-      comes = true;
-    } finally {
-      if (!comes) {
-        called = false; // no thread to be had: the next wait tries again
+    } catch (Throwable none) {
+      called = false; // the next wait tries again
+      if (!runners.wakesWatcher()) {
+        throw none;
       }
     }
   }

@@ -158,11 +158,26 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
   }
 
   @Override
+  final void failTaken(Throwable none) {
+    failure = none;
+    done();
+  }
+
+  @Override
   final void runTaken(Execution runner, Runners runners) {
     TaskScope<?> scope = region;
     if (scope == null) {
       throw new IllegalStateException("a frame was taken that nobody forked");
     }
+    try {
+      runTaken(runner, runners, scope);
+    } catch (Throwable thrown) {
+      failure = thrown; // no memory for its helper, too
+    }
+    done();
+  }
+
+  private void runTaken(Execution runner, Runners runners, TaskScope<?> scope) throws Exception {
     Task task = scope.lendHelper();
     try {
       task.runHere(
@@ -171,12 +186,10 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
             call(runner.forksOf(runners), scope);
             return null;
           });
-    } catch (Throwable thrown) {
-      failure = thrown;
+    } finally {
+      scope.returnHelper(task);
+      helper = task.hasAttachments() ? task : null;
     }
-    scope.returnHelper(task);
-    helper = task.hasAttachments() ? task : null;
-    done();
   }
 
   final void done() {

@@ -168,7 +168,7 @@ final class Runners {
       return;
     }
     if (seen == NONE) {
-      makeWatcher(new Runner(WATCHING));
+      makeWatcher();
     } else {
       unparkWatcher();
     }
@@ -181,27 +181,54 @@ final class Runners {
     }
   }
 
-  private void makeWatcher(Runner next) {
-    watcher = next;
-    next.give(WATCHING);
+  /** Where no thread is to be had there is none: whoever forks or waits next tries again. */
+  @SuppressWarnings("CatchingUnchecked") // who forks, or has a frame to run, goes on without
+  private void makeWatcher() {
+    try {
+      Runner idling = takeIdle();
+      Runner next = idling == null ? new Runner(WATCHING) : idling;
+      watcher = next;
+      next.give(WATCHING);
+    } catch (Throwable none) {
+      watcher = null;
+      watch = NONE; // volatile
+      // opaque: forks look for it, and come here again
+      ATTENTION.setOpaque(this, attention | ASLEEP);
+      LOG.log(Level.WARNING, "no thread to be had for a runner; forks run where they are", none);
+    }
   }
 
-  /** Has a runner begin this frame, which was taken for one. Any thread. */
+  /**
+   * Has a runner begin this frame, which was taken for one; it fails if there is no thread to be
+   * had. Any thread.
+   */
+  @SuppressWarnings("CatchingUnchecked") // whoever joins it must not wait for ever
   void execute(ForkFrame frame) {
-    give(frame);
+    try {
+      give(frame);
+    } catch (Throwable none) {
+      frame.failTaken(none);
+    }
   }
 
-  /** Has a runner come to this deque, whose owner is about to wait. Any thread. */
+  /**
+   * Has a runner come to this deque, whose owner is about to wait. Any thread. Throws what the
+   * thread factory throws where there is no thread to be had.
+   */
   void send(Forks forks) {
     give(forks);
   }
 
   private void give(Object order) {
-    Runner runner = takeIdle();
-    if (runner == null) {
-      runner = new Runner(order);
-    }
+    Runner idling = takeIdle();
+    Runner runner = idling == null ? new Runner(order) : idling;
     runner.give(order);
+  }
+
+  /** Wakes the watcher, which looks at all deques; false if there is none. */
+  boolean wakesWatcher() {
+    wake();
+    return watch != NONE;
   }
 
   /** The calling thread is about to wait, and holds no frames: others' may be taken meanwhile. */
@@ -410,8 +437,8 @@ final class Runners {
 
     Runner(Object firstOrder) {
       this.order = firstOrder;
-      alive.incrementAndGet();
       this.thread = runtime.threads().newThread(this::begin);
+      alive.incrementAndGet();
     }
 
     /** By whoever took it out of idle, or made it. */
@@ -421,7 +448,19 @@ final class Runners {
         LockSupport.unpark(thread);
       } else {
         started = true;
+        start();
+      }
+    }
+
+    private void start() {
+      boolean runs = false;
+      try {
         thread.start();
+        runs = true;
+      } finally {
+        if (!runs) {
+          alive.decrementAndGet();
+        }
       }
     }
 
@@ -524,7 +563,7 @@ final class Runners {
         watch = NAPPING; // volatile, then the look: see the table
         ForkFrame frame = find(sight);
         if (frame != null) {
-          passOn();
+          makeWatcher();
           return frame;
         }
         if (sight.count > 0 || sight.partial) {
@@ -563,11 +602,6 @@ final class Runners {
       boolean any = sight.count > 0 || sight.partial;
       sight.clear();
       return any;
-    }
-
-    private void passOn() {
-      Runner next = takeIdle();
-      makeWatcher(next == null ? new Runner(WATCHING) : next);
     }
   }
 }

@@ -1,0 +1,155 @@
+package io.fairlead.task;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatExceptionOfType;
+import static org.assertj.core.api.Assertions.catchThrowable;
+
+import io.fairlead.fault.TaskCancelledException;
+import java.time.Duration;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** No thread is to be had for what was forked: it fails or runs in place, and nobody hangs. */
+@Timeout(60)
+class NoRunnerTest {
+
+  /** Gives so many threads, then none, until there are more. */
+  private static final class Scarce implements ThreadFactory {
+    private final ThreadFactory from;
+    final AtomicInteger left = new AtomicInteger();
+    final AtomicInteger refused = new AtomicInteger();
+
+    Scarce(ThreadFactory from) {
+      this.from = from;
+    }
+
+    @Override
+    public Thread newThread(Runnable body) {
+      if (left.getAndDecrement() <= 0) {
+        left.incrementAndGet();
+        refused.incrementAndGet();
+        throw new OutOfMemoryError("no thread, on purpose");
+      }
+      return from.newThread(body);
+    }
+  }
+
+  private static Scarce scarce(TaskRuntime runtime) {
+    Scarce scarce = new Scarce(runtime.threads);
+    runtime.threads = scarce;
+    return scarce;
+  }
+
+  private static long fib(Forks forks, long n) {
+    if (n < 2) {
+      return n;
+    }
+    LongFrame left = forks.fork(NoRunnerTest::fib, n - 1);
+    long right = fib(forks, n - 2);
+    return forks.join(left) + right;
+  }
+
+  @Test
+  void aFrameThatWasTakenForNobodyFails() {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.ALWAYS)) {
+      Scarce threads = scarce(runtime);
+      runtime.<Void>enter(
+          "parent",
+          0,
+          () -> {
+            try (TaskScope<Long> scope = runtime.scope()) {
+              assertThatExceptionOfType(OutOfMemoryError.class)
+                  .isThrownBy(() -> scope.forkJoin(NoRunnerTest::fib, 5))
+                  .withMessageContaining("on purpose");
+              threads.left.set(Integer.MAX_VALUE);
+              assertThat(scope.forkJoin(NoRunnerTest::fib, 5)).isEqualTo(5);
+            }
+            return null;
+          });
+    }
+  }
+
+  @Test
+  void aChildThatWasTakenForNobodyFails() {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.ALWAYS)) {
+      Scarce threads = scarce(runtime);
+      runtime.<Void>enter(
+          "parent",
+          0,
+          () -> {
+            try (TaskScope<Integer> scope = runtime.scope()) {
+              Fork<Integer> fork = scope.fork(() -> 1);
+              assertThat(catchThrowable(scope::join))
+                  .isInstanceOf(TaskCancelledException.class)
+                  .hasMessageContaining("on purpose");
+              assertThat(fork.state()).isEqualTo(Fork.State.CANCELLED);
+            }
+            threads.left.set(Integer.MAX_VALUE);
+            try (TaskScope<Integer> scope = runtime.scope()) {
+              scope.fork(() -> 2);
+              assertThat(scope.join()).containsExactly(2);
+            }
+            return null;
+          });
+    }
+  }
+
+  @Test
+  void whereThereIsNoWatcherChildrenRunInPlace() {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.MIXED)) {
+      Scarce threads = scarce(runtime);
+      runtime.<Void>enter(
+          "parent",
+          0,
+          () -> {
+            try (TaskScope<Integer> scope = runtime.scope()) {
+              scope.fork(() -> 1);
+              assertThat(scope.join()).containsExactly(1);
+            }
+            assertThat(threads.refused.get()).isPositive();
+            threads.left.set(Integer.MAX_VALUE);
+            assertThat(isTakenWhileItsParentWaits(runtime)).as("one comes later").isTrue();
+            return null;
+          });
+    }
+  }
+
+  @Test
+  void aWatcherThatFindsNoSuccessorRunsWhatItTook() {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.MIXED)) {
+      Scarce threads = scarce(runtime);
+      threads.left.set(1); // a watcher, and nobody after it
+      runtime.<Void>enter(
+          "parent",
+          0,
+          () -> {
+            for (int i = 0; i < 3; i++) {
+              assertThat(isTakenWhileItsParentWaits(runtime)).as("round %s", i).isTrue();
+            }
+            return null;
+          });
+      assertThat(threads.refused.get()).isPositive();
+    }
+  }
+
+  /** The parent waits for its child, which a runner has to begin. */
+  private static boolean isTakenWhileItsParentWaits(TaskRuntime runtime) throws Exception {
+    CountDownLatch ran = new CountDownLatch(1);
+    Completion.Source<Boolean> done = Completion.source();
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      scope.fork(
+          () -> {
+            ran.countDown();
+            done.complete(true);
+            return 1;
+          });
+      boolean taken = done.completion().await(Duration.ofSeconds(20));
+      scope.join();
+      return taken && ran.await(0, TimeUnit.SECONDS);
+    }
+  }
+}
