@@ -169,6 +169,95 @@ class TaskTest {
     assertThat(Thread.currentThread().isInterrupted()).isFalse();
   }
 
+  /** The canceller sets the flag, then interrupts: a look at both may fall between the two. */
+  @Test
+  void aCancelledTaskIsNeverTakenForAnInterruptedOne() {
+    for (int round = 0; round < 20_000; round++) {
+      AtomicReference<Task> victim = new AtomicReference<>();
+      Thread canceller = Thread.ofVirtual().start(() -> cancelOnceThere(victim));
+      assertThatExceptionOfType(TaskCancelledException.class)
+          .isThrownBy(() -> runtime.enter("victim", 0, () -> checkUntilStopped(victim)));
+      join(canceller);
+      Thread.interrupted();
+    }
+  }
+
+  private static void cancelOnceThere(AtomicReference<Task> victim) {
+    Task found = victim.get();
+    while (found == null) {
+      Thread.yield();
+      found = victim.get();
+    }
+    found.cancel(null);
+  }
+
+  private static Void checkUntilStopped(AtomicReference<Task> self) {
+    Task task = Task.current();
+    self.set(task);
+    for (; ; ) {
+      task.checkCancelled();
+    }
+  }
+
+  private static void join(Thread thread) {
+    try {
+      thread.join();
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  /** Threads that a task starts plainly inherit its scheduler, and are no part of it. */
+  @Test
+  void everyoneFindsOnlyTheirOwnTaskWhereverTheyGoOn() {
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      for (int i = 0; i < 50; i++) {
+        scope.fork(
+            () -> {
+              Task self = Task.current();
+              AtomicReference<Throwable> wrong = new AtomicReference<>();
+              Thread plain = Thread.ofVirtual().start(() -> enterAndMove(wrong));
+              moveAround(self);
+              join(plain);
+              assertThat(wrong).hasNullValue();
+              assertThat(Task.current()).isSameAs(self);
+              return 1;
+            });
+      }
+      assertThat(scope.join()).hasSize(50);
+    }
+  }
+
+  private void enterAndMove(AtomicReference<Throwable> wrong) {
+    try {
+      assertThat(Task.current()).isSameAs(runtime.root());
+      runtime.enter(
+          "plain",
+          0,
+          () -> {
+            moveAround(Task.current());
+            return null;
+          });
+      assertThat(Task.current()).isSameAs(runtime.root());
+    } catch (Throwable thrown) {
+      wrong.set(thrown);
+    }
+  }
+
+  @SuppressWarnings("ThreadPriorityCheck") // so that it goes on elsewhere
+  private static void moveAround(Task self) {
+    assertThat(self.isRoot()).isFalse();
+    for (int step = 0; step < 2_000; step++) {
+      Completion.Source<Integer> source = Completion.source();
+      Thread.startVirtualThread(() -> source.complete(1));
+      Thread.yield();
+      source.completion().await();
+      if (Task.current() != self) {
+        throw new AssertionError("step " + step + ": " + Task.current() + " instead of " + self);
+      }
+    }
+  }
+
   @Test
   void checkCancelledSaysWhy() {
     runtime.<Void>enter(
