@@ -38,6 +38,9 @@ final class WakeProbes {
   /** Threads that have helped in a burst end when they were idle for some seconds. */
   private static final long AT_REST_NANOS = 10_000_000_000L;
 
+  /** Until then two compiler threads still share the two cores with what is measured. */
+  private static final int WARM_UP_SPAWNS = 150_000;
+
   private static final long BUSY_NANOS_MAX = 20_000_000_000L;
 
   private final Fairlead fairlead;
@@ -198,7 +201,7 @@ final class WakeProbes {
     int batch = 500;
     int rounds = quick ? 20 : 60;
     double[][] samples = new double[3][rounds];
-    for (int i = -10; i < rounds; i++) {
+    for (int i = -WARM_UP_SPAWNS / batch; i < rounds; i++) {
       double ours = inTask(() -> blockInScopes(batch));
       double theirs = inThread(() -> blockInThreads(batch));
       double inherited = inTask(() -> blockInThreads(batch));
@@ -247,7 +250,7 @@ final class WakeProbes {
     int count = 1_000;
     int rounds = quick ? 20 : 100;
     double[][] samples = new double[3][rounds];
-    for (int i = -20; i < rounds; i++) {
+    for (int i = -WARM_UP_SPAWNS / count; i < rounds; i++) {
       double ours = inTask(() -> manyInScope(count));
       double theirs = inThread(() -> manyInThreads(count));
       double inherited = inTask(() -> manyInThreads(count));
