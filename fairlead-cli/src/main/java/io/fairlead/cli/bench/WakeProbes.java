@@ -24,6 +24,9 @@ import org.jspecify.annotations.Nullable;
 final class WakeProbes {
   private static final int WARM_UP = 20_000;
 
+  /** Turns of a ping-pong until what they run is compiled as it will be: some 0.3 s. */
+  private static final int WARM_UP_TURNS = 400_000;
+
   /** Rounds of a pair until what they run is compiled as it will be: some half a second. */
   private static final int WARM_UP_PAIRS = 100_000;
 
@@ -55,7 +58,7 @@ final class WakeProbes {
   double[] pingPong() {
     int batch = 2_000;
     double[] samples = new double[quick ? 50 : 200];
-    for (int i = -WARM_UP / batch; i < samples.length; i++) {
+    for (int i = -WARM_UP_TURNS / batch; i < samples.length; i++) {
       double nanos = pingPong(batch) / (2.0 * batch);
       if (i >= 0) {
         samples[i] = nanos;
