@@ -7,6 +7,7 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.lang.reflect.Method;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -640,6 +641,24 @@ class CarriersTest {
     Eventually.holds("no spare is active", () -> carriers.sparesActive() == 0);
     stop.set(true);
     loops.forEach(CarriersTest::join);
+  }
+
+  /**
+   * Who published more than one piece while a carrier was about to park may have relied on it as a
+   * searcher, which wakes another for the rest once it finds something. By hand, on one that is not
+   * started: whoever takes the bell in the window between its look and its own going back decides,
+   * and no two threads were seen to meet there.
+   */
+  @Test
+  void aCarrierThatGoesBackFromParkingSearches() throws Exception {
+    Carriers carriers = new Carriers("test", 2);
+    Carrier carrier = carriers.all()[0];
+    carriers.ready.add(new Resumable.Free(carriers));
+    Method rest = Carrier.class.getDeclaredMethod("rest");
+    rest.setAccessible(true);
+    assertThat(rest.invoke(carrier)).isEqualTo(true);
+    assertThat(carrier.isParked()).isFalse();
+    assertThat(carriers.anySearching()).isTrue();
   }
 
   /**
