@@ -37,6 +37,7 @@ class ArchitectureCanaryTest {
         arguments(Rules.noThreadLocal(Exceptions.NONE), "threadlocal", 4),
         arguments(Rules.noLookupByThread(Exceptions.NONE), "threadidentity", 3),
         arguments(Rules.nativeAccessOnlyInFfi(Exceptions.NONE), "nativeaccess", 2),
+        arguments(Rules.noNativeCallUnderMonitor(Exceptions.NONE), "monitor", 5),
         arguments(Rules.noCriticalCalls(Exceptions.NONE), "critical", 1),
         arguments(Rules.noSleep(Exceptions.NONE), "sleep", 2),
         arguments(Rules.noConsole(Exceptions.NONE), "console", 3),

@@ -64,6 +64,11 @@ class ArchitectureTest {
   }
 
   @Test
+  void noNativeCallUnderMonitor() {
+    Rules.noNativeCallUnderMonitor(Exceptions.NONE).check(published);
+  }
+
+  @Test
   void noCriticalCalls() {
     Rules.noCriticalCalls(Exceptions.NONE).check(published);
   }

@@ -20,6 +20,7 @@ import com.tngtech.archunit.lang.ConditionEvents;
 import com.tngtech.archunit.lang.SimpleConditionEvent;
 import com.tngtech.archunit.lang.syntax.ArchRuleDefinition;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Consumer;
@@ -90,6 +91,33 @@ final class Rules {
         dependOnClassesThat(named("java.lang.foreign.Linker", "java.lang.foreign.SymbolLookup")),
         "only fairlead-ffi has native access: put the call there, behind the driver or transport"
             + " SPI");
+  }
+
+  static ArchRule noNativeCallUnderMonitor(Exceptions exceptions) {
+    ArchCondition<JavaClass> condition =
+        new ArchCondition<>("make no native call with a monitor held") {
+          private Monitors monitors;
+
+          @Override
+          public void init(Collection<JavaClass> all) {
+            monitors = new Monitors(all);
+          }
+
+          @Override
+          public void check(JavaClass type, ConditionEvents events) {
+            if (!exceptions.allow(type)) {
+              monitors
+                  .violations(type)
+                  .forEach(what -> events.add(SimpleConditionEvent.violated(type, what)));
+            }
+          }
+        };
+    return ArchRuleDefinition.classes()
+        .should(condition)
+        .because(
+            "a driver may block, and whoever waits for the monitor meanwhile is no task that parks:"
+                + " make the call outside, or through the engine's gate")
+        .allowEmptyShould(true);
   }
 
   static ArchRule noCriticalCalls(Exceptions exceptions) {
