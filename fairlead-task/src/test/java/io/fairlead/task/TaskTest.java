@@ -182,6 +182,7 @@ class TaskTest {
     }
   }
 
+  @SuppressWarnings("ThreadPriorityCheck") // the victim may need this processor
   private static void cancelOnceThere(AtomicReference<Task> victim) {
     Task found = victim.get();
     while (found == null) {
