@@ -4,7 +4,7 @@
 #
 #   run_suites JAVA BUNDLE MODULE...
 #       fails if a suite of one of the modules (task, say) does; FAIRLEAD_JAVA_OPTS has more options
-#       for the JVMs, split at blanks; a collector there takes the place of the build's
+#       for the JVMs, split at blanks; a collector or AOT cache there takes the place of the build's
 #
 # What a bundle has for a module, in test/MODULE: tests.jar, classpath (names of jars in lib and
 # test/lib), options, and jdk-carriers (suites that run once more on the JDK's carriers), if any do.
@@ -43,7 +43,7 @@ run_module() {
   [ $# -eq 0 ] || shift
   for option in $(cat "$bundle/test/$module/options"); do
     case ${FAIRLEAD_JAVA_OPTS:-}/$option in
-      *-XX:+Use*GC*/-XX:+Use*GC) ;;
+      *-XX:+Use*GC*/-XX:+Use*GC | *-XX:AOT*/-Xshare:*) ;;
       *) options+=("$option") ;;
     esac
   done
