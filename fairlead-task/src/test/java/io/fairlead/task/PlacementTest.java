@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatExceptionOfType;
 import static org.assertj.core.api.Assertions.assertThatIllegalArgumentException;
 import static org.assertj.core.api.Assertions.assertThatIllegalStateException;
-import static org.assertj.core.api.Assumptions.assumeThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.fairlead.fault.DeadlineExceededException;
 import io.fairlead.fault.Mutant;
@@ -106,7 +106,7 @@ class PlacementTest {
 
   @Test
   void theGuardFindsMembersThatRunBesideEachOther() {
-    assumeThat(own()).as("the bug that is planted is the scheduler's").isTrue();
+    assumeTrue(own(), "the bug that is planted is the scheduler's");
     try (Mutant.Handle _ = Mutant.enable("strand.ignored")) {
       Eventually.holds("two were seen", this::twoRunAtATime);
     }
@@ -227,7 +227,7 @@ class PlacementTest {
 
   @Test
   void onOwnCarriersTheTurnIsReleasedWhereverAMemberSuspends() {
-    assumeThat(own()).as("the JDK's carriers keep the turn in waits that are not ours").isTrue();
+    assumeTrue(own(), "the JDK's carriers keep the turn in waits that are not ours");
     Strand strand = runtime.strand("any");
     CountDownLatch latch = new CountDownLatch(1);
     ReentrantLock lock = new ReentrantLock();
@@ -579,7 +579,7 @@ class PlacementTest {
 
   @Test
   void anAffineParentGivesUpItsTurnToo() {
-    assumeThat(own()).as("affine tasks need own carriers").isTrue();
+    assumeTrue(own(), "affine tasks need own carriers");
     Owner owner = runtime.owner("affine", Role.OWNER);
     Guard guard = new Guard();
     int done =
@@ -686,7 +686,7 @@ class PlacementTest {
 
   @Test
   void strandsAndFamiliesGoOnWhileAllCarriersCompute() {
-    assumeThat(own()).as("the JDK's carriers are not replaced while tasks compute").isTrue();
+    assumeTrue(own(), "the JDK's carriers are not replaced while tasks compute");
     AtomicBoolean stop = new AtomicBoolean();
     AtomicInteger spinning = new AtomicInteger();
     int processors = Runtime.getRuntime().availableProcessors();
