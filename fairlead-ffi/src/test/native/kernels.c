@@ -1,0 +1,554 @@
+/*
+ * Modules, kernels and launches. A module image is text:
+ *
+ *   //standin 1
+ *   kernel axpy n:i64 a:f64 x:ptr y:ptr
+ *
+ * Each kernel named must be built in here, with those types (i32, i64, f32, f64, ptr).
+ */
+#include "standin.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* --- the kernels that are built in -----------------------------------------------------------*/
+
+struct builtin {
+  const char *name, *types;
+  int (*run)(const struct launch *launch); /* answers the fault, or 0 */
+};
+
+static const void *argument(const struct launch *launch, int i) {
+  return launch->arguments + launch->layout.offset[i];
+}
+
+static int64_t long_at(const struct launch *launch, int i) {
+  int64_t value;
+  memcpy(&value, argument(launch, i), sizeof value);
+  return value;
+}
+
+static double double_at(const struct launch *launch, int i) {
+  double value;
+  memcpy(&value, argument(launch, i), sizeof value);
+  return value;
+}
+
+static bool reaches(const struct launch *launch, uintptr_t address, size_t bytes) {
+  const struct allocation *found = memory_at(address);
+  if (found == NULL || found->released) return false;
+  if (found->memory == DEVICE_MEMORY && found->context != launch->context) return false;
+  return bytes <= found->base + found->bytes - address;
+}
+
+/* The memory at argument i, or NULL where the device would fault. */
+static void *memory_for(const struct launch *launch, int i, size_t bytes) {
+  uintptr_t address = (uintptr_t)long_at(launch, i);
+  lock();
+  bool inside = reaches(launch, address, bytes);
+  unlock();
+  return inside ? (void *)address : NULL;
+}
+
+/* A grid that is smaller than its data does only a part, as on a device. */
+static uint64_t elements(const struct launch *launch, int64_t wanted) {
+  if (wanted <= 0) return 0;
+  return (uint64_t)wanted < launch->threads ? (uint64_t)wanted : launch->threads;
+}
+
+static int run_axpy(const struct launch *launch) {
+  uint64_t n = elements(launch, long_at(launch, 0));
+  if (n == 0) return 0;
+  double a = double_at(launch, 1);
+  const double *x = memory_for(launch, 2, n * sizeof *x);
+  double *y = memory_for(launch, 3, n * sizeof *y);
+  if (x == NULL || y == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (uint64_t i = 0; i < n; i++) y[i] += a * x[i];
+  return 0;
+}
+
+static int run_fill64(const struct launch *launch) {
+  uint64_t n = elements(launch, long_at(launch, 1));
+  if (n == 0) return 0;
+  int64_t *target = memory_for(launch, 0, n * sizeof *target);
+  if (target == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (uint64_t i = 0; i < n; i++) target[i] = long_at(launch, 2);
+  return 0;
+}
+
+static int run_count(const struct launch *launch) {
+  _Atomic uint64_t *counter = memory_for(launch, 0, sizeof *counter);
+  if (counter == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  atomic_fetch_add(counter, launch->threads);
+  return 0;
+}
+
+static int run_count_each(const struct launch *launch) {
+  uint64_t n = elements(launch, long_at(launch, 0));
+  _Atomic int64_t *counters = memory_for(launch, 1, n * sizeof *counters);
+  if (counters == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (uint64_t i = 0; i < n; i++) atomic_fetch_add(&counters[i], 1);
+  return 0;
+}
+
+static int run_number(const struct launch *launch) {
+  uint64_t n = elements(launch, long_at(launch, 0));
+  int64_t *target = memory_for(launch, 2, n * sizeof *target);
+  if (target == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (uint64_t i = 0; i < n; i++) target[i] = long_at(launch, 1) + (int64_t)i;
+  return 0;
+}
+
+static int run_add(const struct launch *launch) {
+  uint64_t n = elements(launch, long_at(launch, 0));
+  const int64_t *source = memory_for(launch, 1, n * sizeof *source);
+  int64_t *target = memory_for(launch, 2, n * sizeof *target);
+  if (source == NULL || target == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (uint64_t i = 0; i < n; i++) target[i] += source[i];
+  return 0;
+}
+
+static int run_flag64(const struct launch *launch) {
+  _Atomic int64_t *flag = memory_for(launch, 0, sizeof *flag);
+  if (flag == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  atomic_store_explicit(flag, long_at(launch, 1), memory_order_release);
+  return 0;
+}
+
+static int64_t nanos_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* A device has cores of its own; here the waiting must leave some to those who wait for it. */
+static void rest(int64_t nanos) {
+  struct timespec time = {0, nanos > 50000 ? 50000 : nanos};
+  if (nanos > 20000) {
+    nanosleep(&time, NULL);
+  } else {
+    sched_yield();
+  }
+}
+
+static bool goes_on(const struct launch *launch) {
+  return !atomic_load(&launch->context->cancelled);
+}
+
+static int run_spin(const struct launch *launch) {
+  int64_t end = nanos_now() + long_at(launch, 0), now;
+  while ((now = nanos_now()) < end && goes_on(launch)) rest(end - now);
+  return 0;
+}
+
+static int run_hold(const struct launch *launch) {
+  _Atomic uint64_t *flag = memory_for(launch, 0, sizeof *flag);
+  if (flag == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  while (atomic_load_explicit(flag, memory_order_acquire) == 0 && goes_on(launch)) rest(50000);
+  return 0;
+}
+
+static int run_nop(const struct launch *launch) {
+  (void)launch;
+  return 0;
+}
+
+static int run_nullstore(const struct launch *launch) {
+  (void)launch;
+  return CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+static int run_assertfail(const struct launch *launch) {
+  (void)launch;
+  return CUDA_ERROR_ASSERT;
+}
+
+static int run_trapfail(const struct launch *launch) {
+  (void)launch;
+  return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+/* A name may be there more than once, with other types. */
+static const struct builtin BUILTINS[] = {
+    {"axpy", "ldpp", run_axpy},          /* n, a, x, y: y += a x */
+    {"fill64", "pll", run_fill64},       /* target, n, value */
+    {"count", "p", run_count},           /* counter: one more for each thread */
+    {"count", "lp", run_count_each},     /* n, counters: one more in each */
+    {"number", "llp", run_number},       /* n, first, target: first + i */
+    {"add", "lpp", run_add},             /* n, source, target: target += source */
+    {"flag64", "pl", run_flag64},        /* flag, value: a release store */
+    {"spin", "l", run_spin},             /* nanoseconds */
+    {"hold", "p", run_hold},             /* flag: until it is not zero */
+    {"nop", "", run_nop},
+    {"nullstore", "", run_nullstore},    /* 700 */
+    {"assertfail", "", run_assertfail},  /* 710 */
+    {"trapfail", "", run_trapfail},      /* 719 */
+};
+
+int kernel_run(const struct launch *launch) { return launch->builtin->run(launch); }
+
+static const struct builtin *builtin_of(const char *name, const char *types) {
+  for (size_t i = 0; i < sizeof BUILTINS / sizeof *BUILTINS; i++) {
+    const struct builtin *each = &BUILTINS[i];
+    if (strcmp(each->name, name) == 0 && strcmp(each->types, types) == 0) return each;
+  }
+  return NULL;
+}
+
+/* --- modules ---------------------------------------------------------------------------------*/
+
+struct function {
+  struct object head;
+  char name[NAME_BYTES];
+  const struct builtin *builtin;
+  struct layout layout;
+  struct function *next;
+};
+
+struct module {
+  struct object head;
+  struct function *functions;
+  unsigned count;
+};
+
+/* What goes wrong while an image is read, for the log that the caller gave. */
+struct log {
+  char text[256];
+};
+
+static const struct {
+  const char *name;
+  char code;
+  size_t bytes;
+} TYPES[] = {{"i32", 'i', 4}, {"i64", 'l', 8}, {"f32", 'f', 4}, {"f64", 'd', 8}, {"ptr", 'p', 8}};
+
+static void layout_add(struct layout *layout, char code, size_t bytes) {
+  int i = layout->count++;
+  layout->offset[i] = (layout->bytes + bytes - 1) / bytes * bytes;
+  layout->size[i] = bytes;
+  layout->type[i] = code;
+  layout->bytes = layout->offset[i] + bytes;
+}
+
+static bool parse_parameter(struct layout *layout, const char *word) {
+  const char *type = strchr(word, ':');
+  if (type == NULL || layout->count == MAX_PARAMETERS) return false;
+  for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) {
+    if (strcmp(type + 1, TYPES[i].name) != 0) continue;
+    layout_add(layout, TYPES[i].code, TYPES[i].bytes);
+    return true;
+  }
+  return false;
+}
+
+static struct function *function_new(struct module *module) {
+  struct function *function = zalloc(sizeof *function);
+  function->next = module->functions; /* so that module_free finds it, whatever happens */
+  module->functions = function;
+  module->count++;
+  object_open(function, FUNCTION, module->head.context);
+  return function;
+}
+
+static CUresult parse_kernel(struct module *module, char *rest_of_line, struct log *log) {
+  char *state, *name = strtok_r(rest_of_line, " \t\r", &state);
+  struct function *function = function_new(module);
+  snprintf(function->name, NAME_BYTES, "%s", name == NULL ? "" : name);
+  for (char *word; (word = strtok_r(NULL, " \t\r", &state)) != NULL;) {
+    if (parse_parameter(&function->layout, word)) continue;
+    snprintf(log->text, sizeof log->text, "%s: not a parameter: '%s'", function->name, word);
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  function->builtin = builtin_of(function->name, function->layout.type);
+  if (function->builtin != NULL) return CUDA_SUCCESS;
+  snprintf(log->text, sizeof log->text, "no kernel '%s' with types '%s' is built in",
+           function->name, function->layout.type);
+  return CUDA_ERROR_INVALID_PTX;
+}
+
+/* Of PTX one empty kernel without parameters runs here, whatever its name. */
+static CUresult parse_ptx(struct module *module, const char *image, struct log *log) {
+  struct function *function = function_new(module);
+  const char *entry = strstr(image, ".entry");
+  int end = 0;
+  if (entry != NULL) sscanf(entry, ".entry %63[A-Za-z0-9_]() { ret; }%n", function->name, &end);
+  function->builtin = builtin_of("nop", "");
+  if (end > 0) return CUDA_SUCCESS;
+  snprintf(log->text, sizeof log->text, "of PTX the stand-in runs an empty kernel only");
+  return CUDA_ERROR_INVALID_PTX;
+}
+
+static CUresult parse_lines(struct module *module, char *text, struct log *log) {
+  char *state;
+  for (char *line = strtok_r(text, "\n", &state); line != NULL;
+       line = strtok_r(NULL, "\n", &state)) {
+    if (line[0] == '\r' || strncmp(line, "//", 2) == 0) continue;
+    if (strncmp(line, "kernel ", 7) != 0) {
+      snprintf(log->text, sizeof log->text, "not a kernel: '%.100s'", line);
+      return CUDA_ERROR_INVALID_PTX;
+    }
+    CHECK(parse_kernel(module, line + 7, log));
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult parse(struct module *module, const char *image, struct log *log) {
+  static const char HEADER[] = "//standin 1\n";
+  if (strncmp(image, HEADER, sizeof HEADER - 1) != 0) {
+    if (strstr(image, ".version") != NULL) return parse_ptx(module, image, log);
+    snprintf(log->text, sizeof log->text, "an image for the stand-in begins with '//standin 1'");
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  char *text = strdup(image);
+  if (text == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult status = parse_lines(module, text, log);
+  free(text);
+  return status;
+}
+
+void module_free(void *freed) {
+  struct module *module = freed;
+  while (module->functions != NULL) {
+    struct function *function = module->functions;
+    module->functions = function->next;
+    object_close(function);
+    free(function);
+  }
+  object_close(module);
+  free(module);
+}
+
+static CUresult load(CUmodule *out, const void *image, struct log *log) {
+  if (out == NULL || image == NULL) return CUDA_ERROR_INVALID_VALUE;
+  struct module *module = zalloc(sizeof *module);
+  object_open(module, MODULE, bound());
+  CUresult status = parse(module, image, log);
+  if (status == CUDA_SUCCESS) {
+    *out = module->head.handle;
+  } else {
+    module_free(module);
+  }
+  return status;
+}
+
+API(cuModuleLoadData, BOUND | UNSAFE, (CUmodule *out, const void *image), (out, image)) {
+  struct log log = {""};
+  return load(out, image, &log);
+}
+
+/* Into a buffer option and its size option, which then says how much was written. */
+static void write_log(const char *text, int buffer_option, int size_option, unsigned count,
+                      const CUjit_option *options, void **values) {
+  char *buffer = NULL;
+  for (unsigned i = 0; i < count; i++) {
+    if ((int)options[i] == buffer_option) buffer = values[i];
+  }
+  for (unsigned i = 0; i < count && buffer != NULL; i++) {
+    size_t size = (uintptr_t)values[i];
+    if ((int)options[i] != size_option || size == 0) continue;
+    snprintf(buffer, size, "%s", text);
+    values[i] = (void *)strlen(buffer);
+  }
+}
+
+API(cuModuleLoadDataEx, BOUND | UNSAFE,
+    (CUmodule *out, const void *image, unsigned int count, CUjit_option *options, void **values),
+    (out, image, count, options, values)) {
+  if (count > 0 && (options == NULL || values == NULL)) return CUDA_ERROR_INVALID_VALUE;
+  struct log log = {""};
+  CUresult status = load(out, image, &log);
+  write_log(log.text, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, count, options,
+            values);
+  write_log("", CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, count, options,
+            values);
+  return status;
+}
+
+API(cuModuleUnload, BOUND_IF_OLD | UNSAFE, (CUmodule handle), (handle)) {
+  struct module *module;
+  CHECK(object_use(handle, MODULE, &module));
+  module_free(module);
+  return CUDA_SUCCESS;
+}
+
+API(cuModuleGetFunction, BOUND_IF_OLD, (CUfunction *out, CUmodule handle, const char *name),
+    (out, handle, name)) {
+  struct module *module;
+  CHECK(object_use(handle, MODULE, &module));
+  if (out == NULL || name == NULL) return CUDA_ERROR_INVALID_VALUE;
+  for (struct function *function = module->functions; function != NULL;
+       function = function->next) {
+    if (strcmp(function->name, name) != 0) continue;
+    *out = function->head.handle;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+API(cuModuleGetFunctionCount, BOUND_IF_OLD, (unsigned int *count, CUmodule handle),
+    (count, handle)) {
+  struct module *module;
+  CHECK(object_use(handle, MODULE, &module));
+  if (count == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *count = module->count;
+  return CUDA_SUCCESS;
+}
+
+API(cuModuleEnumerateFunctions, BOUND_IF_OLD,
+    (CUfunction *functions, unsigned int room, CUmodule handle), (functions, room, handle)) {
+  struct module *module;
+  CHECK(object_use(handle, MODULE, &module));
+  if (functions == NULL && room > 0) return CUDA_ERROR_INVALID_VALUE;
+  struct function *function = module->functions;
+  for (unsigned i = 0; i < room && function != NULL; i++, function = function->next) {
+    functions[i] = function->head.handle;
+  }
+  return CUDA_SUCCESS;
+}
+
+API(cuFuncGetName, BOUND_IF_OLD, (const char **name, CUfunction handle), (name, handle)) {
+  struct function *function;
+  CHECK(object_use(handle, FUNCTION, &function));
+  if (name == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *name = function->name;
+  return CUDA_SUCCESS;
+}
+
+API(cuFuncGetParamInfo, BOUND_IF_OLD,
+    (CUfunction handle, size_t index, size_t *offset, size_t *size),
+    (handle, index, offset, size)) {
+  struct function *function;
+  CHECK(object_use(handle, FUNCTION, &function));
+  if (offset == NULL || index >= (size_t)function->layout.count) return CUDA_ERROR_INVALID_VALUE;
+  *offset = function->layout.offset[index];
+  if (size != NULL) *size = function->layout.size[index];
+  return CUDA_SUCCESS;
+}
+
+API(cuFuncGetAttribute, BOUND_IF_OLD,
+    (int *value, CUfunction_attribute attribute, CUfunction handle), (value, attribute, handle)) {
+  /* threads, shared, constant, local bytes, registers, PTX and binary version, cache, dynamic */
+  static const int VALUES[] = {1024, 0, 0, 0, 16, 90, 90, 0, 49152};
+  struct function *function;
+  CHECK(object_use(handle, FUNCTION, &function));
+  if (value == NULL || (int)attribute < 0 || (int)attribute > 15) return CUDA_ERROR_INVALID_VALUE;
+  *value = (size_t)attribute < sizeof VALUES / sizeof *VALUES ? VALUES[(int)attribute] : 0;
+  return CUDA_SUCCESS;
+}
+
+/* --- launches --------------------------------------------------------------------------------*/
+
+static bool shape_allowed(const CUlaunchConfig *config) {
+  unsigned long long threads =
+      (unsigned long long)config->blockDimX * config->blockDimY * config->blockDimZ;
+  return config->gridDimX > 0 && config->gridDimX <= 0x7FFFFFFF && config->gridDimY > 0 &&
+         config->gridDimY <= 65535 && config->gridDimZ > 0 && config->gridDimZ <= 65535 &&
+         config->blockDimX <= 1024 && config->blockDimY <= 1024 && config->blockDimZ <= 64 &&
+         threads > 0 && threads <= 1024 && config->sharedMemBytes <= 49152;
+}
+
+static uint64_t blocks_of(const CUlaunchConfig *config) {
+  return (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ;
+}
+
+static CUresult cluster_allowed(const CUlaunchConfig *config, const CUlaunchAttributeValue *of) {
+  unsigned x = of->clusterDim.x, y = of->clusterDim.y, z = of->clusterDim.z;
+  if (x == 0 || y == 0 || z == 0 || config->gridDimX % x != 0 || config->gridDimY % y != 0 ||
+      config->gridDimZ % z != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return (uint64_t)x * y * z <= 8 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
+static CUresult attributes_allowed(const CUlaunchConfig *config) {
+  enum { RESIDENT_BLOCKS = 132 * 2 };
+  if (config->numAttrs > 0 && config->attrs == NULL) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < config->numAttrs; i++) {
+    const CUlaunchAttribute *attribute = &config->attrs[i];
+    switch ((int)attribute->id) {
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY: break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        if (attribute->value.cooperative != 0 && blocks_of(config) > RESIDENT_BLOCKS) {
+          return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+        }
+        break;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        CHECK(cluster_allowed(config, &attribute->value));
+        break;
+      default: return CUDA_ERROR_NOT_SUPPORTED;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+/* One buffer with all arguments; its size must be what the kernel takes. */
+static CUresult copy_buffer(struct launch *launch, void **extra) {
+  const void *buffer = NULL;
+  size_t size = 0, wanted = launch->layout.bytes;
+  for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      buffer = extra[i + 1];
+    } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+      size = *(size_t *)extra[i + 1];
+    } else {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  bool fits = size == wanted || size == (wanted + 7) / 8 * 8;
+  if (!fits || (buffer == NULL && wanted > 0)) return CUDA_ERROR_INVALID_VALUE;
+  if (wanted > 0) memcpy(launch->arguments, buffer, wanted);
+  return CUDA_SUCCESS;
+}
+
+static CUresult copy_arguments(struct launch *launch, void **parameters, void **extra) {
+  const struct layout *layout = &launch->layout;
+  if (parameters != NULL && extra != NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (extra != NULL) return copy_buffer(launch, extra);
+  if (parameters == NULL) return layout->count == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  for (int i = 0; i < layout->count; i++) {
+    if (parameters[i] == NULL) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(launch->arguments + layout->offset[i], parameters[i], layout->size[i]);
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **parameters,
+                       void **extra) {
+  struct function *function;
+  struct stream *stream;
+  CHECK(object_use(handle, FUNCTION, &function));
+  CHECK(stream_use(config->hStream, &stream));
+  if (function->head.context != stream->head.context) {
+    trap("wrong context", "kernel %s and stream are of different contexts", function->name);
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (!shape_allowed(config)) return CUDA_ERROR_INVALID_VALUE;
+  CHECK(attributes_allowed(config));
+  struct launch made = {.builtin = function->builtin,
+                        .layout = function->layout,
+                        .context = stream->head.context};
+  made.threads = blocks_of(config) * config->blockDimX * config->blockDimY * config->blockDimZ;
+  CHECK(copy_arguments(&made, parameters, extra));
+  struct op *op = op_new(KERNEL);
+  op->launch = made;
+  return stream_enqueue(stream, op);
+}
+
+API(cuLaunchKernel, BOUND_IF_OLD,
+    (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+     unsigned bz, unsigned shared, CUstream on, void **parameters, void **extra),
+    (function, gx, gy, gz, bx, by, bz, shared, on, parameters, extra)) {
+  CUlaunchConfig config = {gx, gy, gz, bx, by, bz, shared, on, NULL, 0};
+  return launch(&config, function, parameters, extra);
+}
+
+API(cuLaunchKernelEx, BOUND_IF_OLD,
+    (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra),
+    (config, function, parameters, extra)) {
+  if (config == NULL) return CUDA_ERROR_INVALID_VALUE;
+  return launch(config, function, parameters, extra);
+}
