@@ -71,12 +71,14 @@ static int error_index(int status) {
 
 API(cuGetErrorName, ANYTIME, (CUresult error, const char **text), (error, text)) {
   int i = error_index((int)error);
+  if (text == NULL) return CUDA_ERROR_INVALID_VALUE;
   *text = i < 0 ? NULL : ERRORS[i].name;
   return i < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 API(cuGetErrorString, ANYTIME, (CUresult error, const char **text), (error, text)) {
   int i = error_index((int)error);
+  if (text == NULL) return CUDA_ERROR_INVALID_VALUE;
   *text = i < 0 ? NULL : ERRORS[i].text;
   return i < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

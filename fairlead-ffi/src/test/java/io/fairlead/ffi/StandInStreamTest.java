@@ -205,63 +205,91 @@ class StandInStreamTest extends StandInFixture {
     blocked.join();
   }
 
-  /** Eight streams, each a held kernel with something behind it; then one more kernel elsewhere. */
-  private boolean sticksBehind(int streams, BehindKernel behind) {
+  private interface BehindKernel {
+    void enqueue(MemorySegment stream, MemorySegment slot);
+  }
+
+  /** That many streams, each a held kernel with something behind it. */
+  private List<Held> load(int streams, BehindKernel behind) {
     standIn.hardwareQueues(true);
     MemorySegment slots = pinned(8L * streams);
     List<Held> held = new ArrayList<>();
     for (int i = 0; i < streams; i++) {
       MemorySegment stream = stream();
-      Held one = hold(stream);
-      held.add(one);
-      eventually("it runs", () -> standIn.queued(stream) == 1);
+      held.add(hold(stream));
       behind.enqueue(stream, slots.asSlice(8L * i, 8));
     }
+    return held;
+  }
+
+  private MemorySegment probe() {
     MemorySegment probe = stream();
     assertThat(launch(probe, kernel("nop"), 1, 1)).isZero();
-    boolean sticks = standIn.occupied(0) >= 8;
-    if (sticks) {
-      answers(NOT_READY, "cuStreamQuery", probe);
-    } else {
-      ok("cuStreamSynchronize", probe);
-    }
+    return probe;
+  }
+
+  private void endsAfter(List<Held> held, MemorySegment probe) {
     held.forEach(Held::release);
     ok("cuStreamSynchronize", probe);
-    return sticks;
-  }
-
-  private interface BehindKernel {
-    void enqueue(MemorySegment stream, MemorySegment slot);
   }
 
   @Test
-  void writeValuesBehindKernelsOccupyHardwareQueues() {
-    assertThat(sticksBehind(7, (stream, slot) -> write(stream, slot, 1))).isFalse();
-    assertThat(sticksBehind(8, (stream, slot) -> write(stream, slot, 1))).isTrue();
+  void oneQueueLeftIsEnough() {
+    List<Held> held = load(7, (stream, slot) -> write(stream, slot, 1));
+    eventually("7 are occupied", () -> standIn.occupied(0) == 7);
+    MemorySegment probe = probe();
+    ok("cuStreamSynchronize", probe);
+    endsAfter(held, probe);
   }
 
   @Test
-  void eventsBehindKernelsDoNot() {
+  void streamsStickOnceWriteValuesBehindKernelsOccupyAllQueues() {
+    List<Held> held = load(16, (stream, slot) -> write(stream, slot, 1));
+    eventually("all are occupied", () -> standIn.occupied(0) >= 8);
+    MemorySegment probe = probe();
+    answers(NOT_READY, "cuStreamQuery", probe);
+    assertThat(standIn.queued(probe)).isEqualTo(1);
+    endsAfter(held, probe);
+  }
+
+  @Test
+  void streamsStickBehindFlagKernelsToo() {
+    MemorySegment flag64 = kernel("flag64");
+    List<Held> held =
+        load(8, (stream, slot) -> assertThat(launch(stream, flag64, 1, 1, slot, 1L)).isZero());
+    eventually("all are occupied", () -> standIn.occupied(0) == 8);
+    MemorySegment probe = probe();
+    answers(NOT_READY, "cuStreamQuery", probe);
+    endsAfter(held, probe);
+  }
+
+  @Test
+  void eventsBehindKernelsOccupyNone() {
     MemorySegment event = event();
-    assertThat(sticksBehind(12, (stream, slot) -> ok("cuEventRecord", event, stream))).isFalse();
+    List<Held> held = load(64, (stream, slot) -> ok("cuEventRecord", event, stream));
+    MemorySegment probe = probe();
+    ok("cuStreamSynchronize", probe);
+    assertThat(standIn.occupied(0)).isZero();
+    endsAfter(held, probe);
   }
 
   @Test
-  void moreConnectionsMoreQueues() {
+  void moreConnectionsAreMoreQueues() {
     standIn.connections(32);
-    standIn.hardwareQueues(true);
-    MemorySegment slots = pinned(8L * 16);
-    List<Held> held = new ArrayList<>();
-    for (int i = 0; i < 16; i++) {
-      MemorySegment stream = stream();
-      held.add(hold(stream));
-      write(stream, slots.asSlice(8L * i, 8), 1);
-    }
-    eventually("all occupy one", () -> standIn.occupied(0) == 16);
-    MemorySegment probe = stream();
-    assertThat(launch(probe, kernel("nop"), 1, 1)).isZero();
+    List<Held> held = load(16, (stream, slot) -> write(stream, slot, 1));
+    eventually("16 are occupied", () -> standIn.occupied(0) == 16);
+    MemorySegment probe = probe();
     ok("cuStreamSynchronize", probe);
-    held.forEach(Held::release);
+    endsAfter(held, probe);
+  }
+
+  @Test
+  void withoutTheModeThereIsAQueueForEach() {
+    List<Held> held = load(16, (stream, slot) -> write(stream, slot, 1));
+    standIn.hardwareQueues(false);
+    MemorySegment probe = probe();
+    ok("cuStreamSynchronize", probe);
+    endsAfter(held, probe);
   }
 
   // --- host functions -----------------------------------------------------------------------
