@@ -141,8 +141,7 @@ class StandInCaptureTest extends StandInFixture {
     MemorySegment stream = stream();
     begin(stream, THREAD_LOCAL);
     MemorySegment executable = executable(end(stream));
-    under(
-        otherContext(), () -> answers(INVALID_HANDLE, "cuGraphLaunch", executable, stream()));
+    under(otherContext(), () -> answers(INVALID_HANDLE, "cuGraphLaunch", executable, stream()));
     trapped("wrong context");
   }
 
@@ -254,8 +253,7 @@ class StandInCaptureTest extends StandInFixture {
     MemorySegment event = event();
     begin(stream, RELAXED);
     ok("cuEventRecord", event, stream);
-    under(
-        otherContext(), () -> answers(906, "cuStreamWaitEvent", stream(), event, 0));
+    under(otherContext(), () -> answers(906, "cuStreamWaitEvent", stream(), event, 0));
     trapped("capture");
     endsWith(INVALIDATED, stream);
   }

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.fairlead.ffi.StandInLibrary.Live;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -172,7 +173,7 @@ class StandInKernelTest extends StandInFixture {
   }
 
   private int launchWith(Object[] shape, MemorySegment parameters, MemorySegment extra) {
-    Object[] all = java.util.Arrays.copyOf(shape, shape.length + 2);
+    Object[] all = Arrays.copyOf(shape, shape.length + 2);
     all[shape.length] = parameters;
     all[shape.length + 1] = extra;
     return standIn.call("cuLaunchKernel", all);
@@ -185,8 +186,7 @@ class StandInKernelTest extends StandInFixture {
         "1 1 1 32 64 1 0", "1 1 1 1 1 65 0", "1 1 1 1 1 0 0", "1 1 1 1 1 1 49153"
       })
   void gridsHaveLimits(String shape) {
-    Object[] numbers =
-        java.util.Arrays.stream(shape.split(" ")).map(Integer::valueOf).toArray(Object[]::new);
+    Object[] numbers = Arrays.stream(shape.split(" ")).map(Integer::valueOf).toArray(Object[]::new);
     Object[] all = new Object[9];
     all[0] = kernel("nop");
     System.arraycopy(numbers, 0, all, 1, 7);
@@ -250,9 +250,7 @@ class StandInKernelTest extends StandInFixture {
   @Test
   void aKernelBelongsToItsContext() {
     MemorySegment nop = kernel("nop");
-    under(
-        otherContext(),
-        () -> assertThat(launch(stream(), nop, 1, 1)).isEqualTo(INVALID_HANDLE));
+    under(otherContext(), () -> assertThat(launch(stream(), nop, 1, 1)).isEqualTo(INVALID_HANDLE));
     trapped("wrong context");
   }
 }

@@ -122,8 +122,7 @@ class StandInMemoryTest extends StandInFixture {
           long there = allocate(foreign, 8);
           ok("cuMemcpyPeerAsync", there, other, here, context, 8L, foreign);
           assertThat(read(foreign, there)).isEqualTo(0x0000000500000005L);
-          answers(
-              INVALID_VALUE, "cuMemcpyPeerAsync", there, context, here, context, 8L, foreign);
+          answers(INVALID_VALUE, "cuMemcpyPeerAsync", there, context, here, context, 8L, foreign);
           trapped("wrong context");
         });
   }

@@ -66,7 +66,7 @@ class StandInStreamTest extends StandInFixture {
     write(second, slot, 1);
     Held late = hold(first);
     ok("cuEventRecord", event, first); // later than the wait, which does not mean it
-    answers(NOT_READY, "cuStreamQuery", second);
+    assertThat(standIn.queued(second)).isEqualTo(2); // the wait, and the write behind it
     early.release();
     ok("cuStreamSynchronize", second);
     assertThat(at(slot)).isEqualTo(1);
@@ -95,6 +95,7 @@ class StandInStreamTest extends StandInFixture {
     ok("cuStreamWaitEvent", second, event, 0);
     ok("cuEventDestroy_v2", event);
     write(second, slot, 1);
+    assertThat(standIn.queued(second)).isEqualTo(2);
     assertThat(at(slot)).isZero();
     held.release();
     ok("cuStreamSynchronize", second);
@@ -149,7 +150,9 @@ class StandInStreamTest extends StandInFixture {
     Held held = hold(blocking);
     write(MemorySegment.NULL, slot, 1);
     trapped("default stream");
-    write(blocking, slot.asSlice(0), 2);
+    write(blocking, slot, 2);
+    // The held kernel, the default stream's mark, the wait for its write, and the write.
+    assertThat(standIn.queued(blocking)).isEqualTo(4);
     assertThat(at(slot)).isZero();
     held.release();
     ok("cuStreamSynchronize", blocking);
