@@ -124,10 +124,14 @@ static int64_t nanos_now(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A device has cores of its own; here the waiting must leave some to those who wait for it. */
+/*
+ * A device has cores of its own; here the waiting must leave some to those who wait for it. Long
+ * rests, so that a hundred held kernels cost little; short enough to see soon that all is lost.
+ */
 static void rest(int64_t nanos) {
-  struct timespec time = {0, nanos > 50000 ? 50000 : nanos};
-  if (nanos > 20000) {
+  enum { REST_MAX_NANOS = 2000000, REST_MIN_NANOS = 20000 };
+  struct timespec time = {0, nanos > REST_MAX_NANOS ? REST_MAX_NANOS : nanos};
+  if (nanos > REST_MIN_NANOS) {
     nanosleep(&time, NULL);
   } else {
     sched_yield();
@@ -147,7 +151,11 @@ static int run_spin(const struct launch *launch) {
 static int run_hold(const struct launch *launch) {
   _Atomic uint64_t *flag = memory_for(launch, 0, sizeof *flag);
   if (flag == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  while (atomic_load_explicit(flag, memory_order_acquire) == 0 && goes_on(launch)) rest(50000);
+  int64_t pause = 25000;
+  while (atomic_load_explicit(flag, memory_order_acquire) == 0 && goes_on(launch)) {
+    rest(pause);
+    if (pause < 2000000) pause += pause / 4;
+  }
   return 0;
 }
 

@@ -113,21 +113,21 @@ CUresult call_begin(struct call *call);
 void call_end(void);
 
 /* Defines an exported driver function, whose body runs under the lock. */
-#define API(name, demands, parameters, arguments)             \
-  static CUresult name##_locked parameters;                   \
-  EXPORT CUresult name parameters {                           \
-    static struct call call = {#name, demands, 0, false, NULL};      \
-    CUresult status = call_begin(&call);                      \
+#define API(name, demands, parameters, arguments)                 \
+  static CUresult name##_locked parameters;                       \
+  EXPORT CUresult name parameters {                               \
+    static struct call call = {#name, demands, 0, false, NULL};   \
+    CUresult status = call_begin(&call);                          \
     if (status == CUDA_SUCCESS) status = name##_locked arguments; \
-    call_end();                                               \
-    return status;                                            \
-  }                                                           \
+    call_end();                                                   \
+    return status;                                                \
+  }                                                               \
   static CUresult name##_locked parameters
 
-#define CHECK(expression)                     \
-  do {                                        \
-    CUresult checked_ = (expression);         \
-    if (checked_ != CUDA_SUCCESS) return checked_; \
+#define CHECK(expression)                                         \
+  do {                                                            \
+    CUresult checked_ = (expression);                             \
+    if (checked_ != CUDA_SUCCESS) return checked_;                \
   } while (0)
 
 void *zalloc(size_t bytes);
