@@ -3,43 +3,54 @@ package io.fairlead.ffi;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.DriverProvider;
-import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.SymbolLookup;
-import java.lang.foreign.ValueLayout;
+import io.fairlead.ffi.cuda.CudaApi;
+import io.fairlead.ffi.cuda.CudaDriver;
+import io.fairlead.ffi.cuda.CudaSettings;
 import java.util.Map;
-import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Looks for an NVIDIA driver and says what it finds. This version does not drive CUDA: {@link
- * #probe} is always {@link Probe.Unavailable}, either because there is no driver library, or
- * because there is one that nothing here uses yet.
+ * Finds NVIDIA's driver and drives it.
  *
- * <p>Threads: any. Looking loads the library and lets it go again; it is not initialised.
+ * <p>Settings, all optional:
+ *
+ * <table>
+ * <caption>Settings of the cuda driver</caption>
+ * <tr><th>key</th><th>value</th><th>otherwise</th></tr>
+ * <tr><td>{@code library}</td><td>the driver's library, a name or a path</td>
+ *     <td>the system property {@code fairlead.cuda.library}, else libcuda.so.1, libcuda.so</td></tr>
+ * <tr><td>{@code nvrtc}</td><td>the library of NVIDIA's run-time compiler</td>
+ *     <td>the system property {@code fairlead.cuda.nvrtc}, else libnvrtc.so of CUDA 13, 12, 11.2</td>
+ *     </tr>
+ * <tr><td>{@code signals}</td><td>{@code write}: streams write 64-bit values; {@code fill}: they
+ *     fill 32 bits</td><td>{@code write} where all devices can</td></tr>
+ * </table>
+ *
+ * <p>Before the driver is loaded, {@code CUDA_DEVICE_MAX_CONNECTIONS} is set to 32 in the process's
+ * environment, unless it is set already: with the driver's own choice of 8, other streams' work
+ * sticks behind the signals of seven streams with long kernels.
+ *
+ * <p>Threads: any. A library that was loaded stays loaded. {@link #probe} initialises the driver,
+ * since only then it says how many devices there are; no context is made.
  */
 public final class CudaDriverProvider implements DriverProvider {
-  private static final String LIBRARY = "libcuda.so.1";
+  private static final String[] USUAL = {"libcuda.so.1", "libcuda.so"};
 
-  /** First, and whatever is found: nobody is to install a driver for nothing. */
-  private static final String NOT_YET =
-      "this version of Fairlead has no CUDA yet; use the host device";
-
-  private final String library;
+  private final @Nullable String library;
 
   /** Used by {@link java.util.ServiceLoader}; any thread. */
   public CudaDriverProvider() {
-    this(LIBRARY);
+    this.library = null;
   }
 
+  /** For a library that is not to be looked for. */
   CudaDriverProvider(String library) {
     this.library = library;
   }
 
   @Override
   public String name() {
-    return "cuda";
+    return CudaDriver.NAME;
   }
 
   /** Above the host device's 0: where CUDA can be driven, it is wanted. */
@@ -50,49 +61,45 @@ public final class CudaDriverProvider implements DriverProvider {
 
   @Override
   public Probe probe() {
-    return new Probe.Unavailable(reason());
-  }
-
-  private String reason() {
-    try (Arena arena = Arena.ofConfined()) {
-      SymbolLookup driver = SymbolLookup.libraryLookup(library, arena);
-      Optional<MemorySegment> version = driver.find("cuDriverGetVersion");
-      return version.isEmpty()
-          ? NOT_YET + " (" + library + " is there, and is no CUDA driver: no cuDriverGetVersion)"
-          : NOT_YET + " (a driver is there, CUDA " + version(version.get(), arena) + ")";
-    } catch (IllegalArgumentException e) {
-      return NOT_YET + " (nor is there a driver: " + library + " cannot be loaded)";
-    } catch (IllegalCallerException e) {
-      return "native access is denied; start Java with --enable-native-access=io.fairlead.ffi (or"
-          + " ALL-UNNAMED on the class path), or use the host device";
-    }
-  }
-
-  /** The one function that works before cuInit. */
-  private static String version(MemorySegment function, Arena arena) {
-    FunctionDescriptor type = FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS);
-    MemorySegment answer = arena.allocate(ValueLayout.JAVA_INT);
     try {
-      int status = (int) Linker.nativeLinker().downcallHandle(function, type).invokeExact(answer);
-      int number = answer.get(ValueLayout.JAVA_INT, 0);
-      return status == 0
-          ? number / 1000 + "." + number % 1000 / 10
-          : "version unknown, cuDriverGetVersion answers " + status;
-    } catch (RuntimeException | Error e) {
-      throw e;
-    } catch (Throwable e) {
-      throw new AssertionError("cuDriverGetVersion threw, which no native function can", e);
+      CudaApi api = load(CudaSettings.of(Map.of()));
+      int devices = CudaDriver.devices(api);
+      return devices > 0
+          ? new Probe.Available(api.version(), devices)
+          : new Probe.Unavailable(
+              "the driver (CUDA "
+                  + api.version()
+                  + ") has no device; look at CUDA_VISIBLE_DEVICES");
+    } catch (DriverException e) {
+      return new Probe.Unavailable(String.valueOf(e.getMessage()));
     }
   }
 
   /**
-   * Refuses.
+   * Opens the driver. Blocking.
    *
-   * @throws DriverException NOT_SUPPORTED, with the reason that {@link #probe} gives
+   * @throws DriverException NOT_SUPPORTED, with the reason that {@link #probe} gives, or what the
+   *     driver itself says
    */
   @Override
   public Driver open(Map<String, String> settings) {
-    throw new DriverException(
-        DriverException.NOT_SUPPORTED, "NOT_SUPPORTED", false, "cuda: " + reason(), null);
+    CudaSettings chosen = CudaSettings.of(settings);
+    return CudaDriver.open(load(chosen), chosen);
+  }
+
+  private CudaApi load(CudaSettings settings) {
+    String named = library != null ? library : settings.library();
+    if (named != null) {
+      return CudaApi.load(named);
+    }
+    DriverException first = null;
+    for (String name : USUAL) {
+      try {
+        return CudaApi.load(name);
+      } catch (DriverException e) {
+        first = first == null ? e : first; // the usual name's reason says it best
+      }
+    }
+    throw java.util.Objects.requireNonNull(first);
   }
 }

@@ -1,0 +1,461 @@
+package io.fairlead.ffi.cuda;
+
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.MemoryInfo;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.IntSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A device's primary context, retained once by us however often callers retain it, so that cuBLAS
+ * and others who use the primary context share it.
+ *
+ * <pre>
+ *   SOUND --a call, or the heartbeat, is answered with a fatal status--> LOST --last release--> ENDED
+ *     '--------------------------- last release ---------------------------------------------^
+ * </pre>
+ *
+ * Lost: calls are not made any more and fail with the first cause. Ended: the handle is stale, and
+ * nothing of the context is with the driver any more, except what others hold of it.
+ *
+ * <pre>
+ * field      | writer                        | reader         | mode, guard
+ * fault      | who meets the first fault     | every call     | CAS: the first cause wins, and stays
+ * streams    | streamCreate, dispose         | heartbeat, end | volatile, copied on write under lock
+ * hostBlocks | hostAlloc, hostFree, end      | same           | concurrent map; they may all block
+ * retains    | retain, release               | same           | the driver's life lock
+ * </pre>
+ *
+ * The lock spins and is a leaf.
+ */
+final class CudaContext extends CudaObject {
+  private static final int PORTABLE_AND_MAPPED = 0x01 | 0x02;
+  private static final int CAPTURE_MODE_RELAXED = 2;
+  private static final long LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(50);
+
+  final DriverState driver;
+  final CudaApi api;
+  final int ordinal;
+  final long raw;
+  final Tickets tickets;
+  private final int device;
+  private final AtomicReference<@Nullable DriverException> fault = new AtomicReference<>();
+  private final SpinLock lock = new SpinLock();
+  private final Map<Long, Arena> hostBlocks = new ConcurrentHashMap<>();
+  private final MemPool pool;
+  private volatile CudaStream[] streams = {};
+  private long healthStream;
+  private int leastPriority;
+  private int greatestPriority;
+  private int retains = 1;
+
+  /** Retained, and nothing else yet. */
+  private CudaContext(DriverState driver, int ordinal, int device, long raw) {
+    this.driver = driver;
+    this.api = driver.api();
+    this.ordinal = ordinal;
+    this.device = device;
+    this.raw = raw;
+    this.tickets = new Tickets(api, driver.wideSignals());
+    this.pool = new MemPool(this, device);
+  }
+
+  // --- life: under the driver's life lock -------------------------------------------------------
+
+  /** Retains the device's primary context. Blocks, the first time for a good part of a second. */
+  static CudaContext open(DriverState driver, int ordinal, int device) {
+    CudaContext context = new CudaContext(driver, ordinal, device, retain(driver, device));
+    long previous = Current.bind(driver.api(), context.raw);
+    try {
+      context.prepare();
+    } catch (DriverException e) {
+      context.giveBack();
+      throw e;
+    } finally {
+      Current.restore(driver.api(), context.raw, previous);
+    }
+    driver.handles().add(context);
+    return context;
+  }
+
+  private static long retain(DriverState driver, int device) {
+    Scratch scratch = Scratch.take();
+    try {
+      int status = driver.api().primaryCtxRetain(scratch.answer(), device);
+      if (status != Status.SUCCESS) {
+        throw Status.of(driver.api(), status, "cuDevicePrimaryCtxRetain");
+      }
+      return scratch.longAnswer();
+    } finally {
+      scratch.giveBack();
+    }
+  }
+
+  /** Everything a context needs to work, so that what is wrong with it is found here. */
+  private void prepare() {
+    readPriorities();
+    healthStream = newStream(0);
+    if (!driver.needs().isKnown()) {
+      driver.needs().learn(CurrentProbe.run(this));
+    }
+    pool.open();
+    tickets.grow(this);
+  }
+
+  private void readPriorities() {
+    Scratch scratch = Scratch.take();
+    try {
+      check(
+          api.ctxGetStreamPriorityRange(scratch.value(0), scratch.value(1)),
+          "cuCtxGetStreamPriorityRange");
+      leastPriority = Memory.getInt(scratch.value(0));
+      greatestPriority = Memory.getInt(scratch.value(1));
+    } finally {
+      scratch.giveBack();
+    }
+  }
+
+  void retainAgain() {
+    checkSound();
+    retains++;
+  }
+
+  /** Whether that was the last one. */
+  boolean releaseOnce() {
+    return --retains == 0;
+  }
+
+  /**
+   * Ends the context: what is enqueued ends first, then all that is left is given back, and the
+   * primary context is released. Nothing of it is current on the calling thread afterwards.
+   */
+  void end() {
+    driver.handles().remove(this);
+    awaitDisposed(List.of(this)); // calls that concern the context itself are out
+    synchronizeStreams();
+    List<CudaObject> left = driver.handles().of(this);
+    left.forEach(driver.handles()::remove);
+    awaitDisposed(left);
+    long previous = Current.bind(api, raw);
+    try {
+      giveBack();
+    } finally {
+      Current.restore(api, raw, previous == raw ? 0 : previous);
+    }
+  }
+
+  /** A lost context is not waited for: what it had enqueued was dropped. */
+  private void synchronizeStreams() {
+    long previous = Current.bind(api, raw);
+    try {
+      for (CudaStream stream : streams) {
+        if (!isLost() && stream.enter()) {
+          note(api.streamSynchronize(stream.raw), "cuStreamSynchronize");
+          stream.exit();
+        }
+      }
+    } finally {
+      Current.restore(api, raw, previous);
+    }
+  }
+
+  private static void awaitDisposed(List<? extends CudaObject> objects) {
+    for (CudaObject object : objects) {
+      while (!object.isDisposed()) {
+        LockSupport.parkNanos(LOOK_NANOS);
+      }
+    }
+  }
+
+  /** Current on this thread. */
+  private void giveBack() {
+    hostBlocks.keySet().forEach(this::freeBlock);
+    if (healthStream != 0 && !isLost()) {
+      api.streamDestroy(healthStream);
+    }
+    tickets.close();
+    pool.close();
+    api.primaryCtxRelease(device);
+  }
+
+  // --- faults -----------------------------------------------------------------------------------
+
+  boolean isLost() {
+    return fault.get() != null;
+  }
+
+  @Nullable DriverException fault() {
+    return fault.get();
+  }
+
+  void checkSound() {
+    DriverException first = fault.get();
+    if (first != null) {
+      throw Status.again(first);
+    }
+  }
+
+  /** Throws unless the call succeeded. */
+  void check(int status, String call) {
+    if (status != Status.SUCCESS) {
+      throw failed(status, call);
+    }
+  }
+
+  /** What a refused call throws; a fatal status loses the context. */
+  DriverException failed(int status, String call) {
+    note(status, call);
+    DriverException first = fault.get();
+    return first != null && Status.isFatal(status)
+        ? Status.again(first)
+        : Status.of(api, status, call);
+  }
+
+  /** Loses the context if the status says so. Never throws. */
+  private void note(int status, String call) {
+    if (Status.isFatal(status) && fault.get() == null) {
+      fault.compareAndSet(null, Status.of(api, status, call)); // the first cause wins
+    }
+  }
+
+  /**
+   * Asks the driver how the context is. A stream of our own answers for the context; one that has
+   * work to do is asked too, since a fault shows there first. Never blocks, never throws, and
+   * disturbs no capture that another thread has under way.
+   */
+  @Nullable DriverException heartbeat() {
+    DriverException known = fault.get();
+    if (known != null || !enter()) {
+      return known;
+    }
+    try {
+      long previous = Current.bind(api, raw);
+      int mode = exchangeCaptureMode(CAPTURE_MODE_RELAXED);
+      try {
+        query(healthStream);
+        queryOutstanding();
+      } finally {
+        exchangeCaptureMode(mode);
+        Current.restore(api, raw, previous);
+      }
+    } finally {
+      exit();
+    }
+    return fault.get();
+  }
+
+  private void query(long stream) {
+    int status = api.streamQuery(stream);
+    if (status == Status.UNKNOWN) {
+      fault.compareAndSet(null, unknown());
+    } else {
+      note(status, "cuStreamQuery");
+    }
+  }
+
+  /** A query cannot fail for a reason of its own. */
+  private DriverException unknown() {
+    return new DriverException(
+        Status.UNKNOWN,
+        Status.name(api, Status.UNKNOWN),
+        true,
+        "cuStreamQuery: " + Status.describe(api, Status.UNKNOWN),
+        null);
+  }
+
+  private void queryOutstanding() {
+    for (CudaStream stream : streams) {
+      if (stream.isOutstanding() && !isLost() && stream.enter()) {
+        query(stream.raw);
+        stream.exit();
+        return;
+      }
+    }
+  }
+
+  /** Answers what it was; the mode belongs to the OS thread. */
+  private int exchangeCaptureMode(int mode) {
+    if (!api.hasCaptureMode()) {
+      return mode;
+    }
+    Scratch scratch = Scratch.take();
+    try {
+      Memory.setInt(scratch.answer(), mode);
+      return api.exchangeStreamCaptureMode(scratch.answer()) == Status.SUCCESS
+          ? scratch.intAnswer()
+          : mode;
+    } finally {
+      scratch.giveBack();
+    }
+  }
+
+  // --- streams and events -----------------------------------------------------------------------
+
+  /** Current on this thread, and entered. */
+  CudaStream createStream(int priority) {
+    Tickets.Slot slot = tickets.take(this);
+    CudaStream stream;
+    try {
+      stream = new CudaStream(this, newStream(priority), slot);
+    } catch (DriverException e) {
+      tickets.giveBack(slot, 0);
+      throw e;
+    }
+    lock.lock();
+    try {
+      CudaStream[] longer = Arrays.copyOf(streams, streams.length + 1);
+      longer[streams.length] = stream;
+      streams = longer;
+    } finally {
+      lock.unlock();
+    }
+    driver.handles().add(stream);
+    return stream;
+  }
+
+  /** CUDA's priorities run the other way: 0 is normal there too, and lower runs sooner. */
+  private long newStream(int priority) {
+    int wanted = Math.clamp(-(long) priority, greatestPriority, leastPriority);
+    Scratch scratch = Scratch.take();
+    try {
+      check(
+          api.streamCreateWithPriority(scratch.answer(), CudaStream.NON_BLOCKING, wanted),
+          "cuStreamCreateWithPriority");
+      return scratch.longAnswer();
+    } finally {
+      scratch.giveBack();
+    }
+  }
+
+  void forget(CudaStream stream) {
+    lock.lock();
+    try {
+      streams = Arrays.stream(streams).filter(each -> each != stream).toArray(CudaStream[]::new);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Current on this thread, and entered. */
+  CudaEvent createEvent() {
+    Scratch scratch = Scratch.take();
+    try {
+      check(api.eventCreate(scratch.answer(), CudaEvent.DISABLE_TIMING), "cuEventCreate");
+      CudaEvent event = new CudaEvent(this, scratch.longAnswer());
+      driver.handles().add(event);
+      return event;
+    } finally {
+      scratch.giveBack();
+    }
+  }
+
+  /**
+   * Gives something back to the driver, on whatever thread was the last to use it. What a lost
+   * context had goes with the context.
+   */
+  void disposing(String call, IntSupplier destroy) {
+    if (isLost()) {
+      return;
+    }
+    long previous = Current.bind(api, raw);
+    try {
+      note(destroy.getAsInt(), call);
+    } finally {
+      Current.restore(api, raw, previous);
+    }
+  }
+
+  // --- memory -----------------------------------------------------------------------------------
+
+  /** Free memory is what the device has, and what its pool holds without using it. */
+  MemoryInfo memoryInfo() {
+    Scratch scratch = Scratch.take();
+    try {
+      check(api.memGetInfo(scratch.value(0), scratch.value(1)), "cuMemGetInfo");
+      long free = Memory.getLong(scratch.value(0));
+      long total = Memory.getLong(scratch.value(1));
+      return new MemoryInfo(free + pool.unusedBytes(), total);
+    } finally {
+      scratch.giveBack();
+    }
+  }
+
+  @SuppressWarnings("MustBeClosedChecker") // hostFree closes it, or the end of the context
+  MemorySegment hostAlloc(long bytes) {
+    long address;
+    Scratch scratch = Scratch.take();
+    try {
+      check(api.memHostAlloc(scratch.answer(), bytes, PORTABLE_AND_MAPPED), "cuMemHostAlloc");
+      address = scratch.longAnswer();
+    } finally {
+      scratch.giveBack();
+    }
+    Arena arena = Arena.ofShared(); // so that the block is closed before its memory goes
+    hostBlocks.put(address, arena);
+    return MemorySegment.ofAddress(address).reinterpret(bytes, arena, null);
+  }
+
+  void hostFree(MemorySegment block) {
+    if (!freeBlock(block.address())) {
+      throw Status.invalidValue(
+          "this block at "
+              + Status.hex(block.address())
+              + " does not stem from hostAlloc of this context, or was freed before");
+    }
+  }
+
+  private boolean freeBlock(long address) {
+    Arena arena = hostBlocks.remove(address);
+    if (arena == null) {
+      return false;
+    }
+    arena.close();
+    note(api.memFreeHost(address), "cuMemFreeHost");
+    return true;
+  }
+
+  // --- what it is -------------------------------------------------------------------------------
+
+  /** Refuses a call that needs the context current, and finds another one or none. */
+  void checkCurrent(DriverCall call) {
+    if (!driver.needs().of(call)) {
+      return;
+    }
+    long current = Current.get(api);
+    if (current != raw) {
+      throw Status.refused(
+          DriverException.INVALID_CONTEXT,
+          call
+              + " needs context "
+              + Status.hex(handle())
+              + " of device "
+              + ordinal
+              + " to be current on this OS thread, where "
+              + (current == 0 ? "none is" : "another one is")
+              + "; call makeCurrent first");
+    }
+  }
+
+  @Override
+  Kind kind() {
+    return Kind.CONTEXT;
+  }
+
+  @Override
+  CudaContext context() {
+    return this;
+  }
+
+  /** {@link #end} does it. */
+  @Override
+  void dispose() {}
+}

@@ -1,0 +1,122 @@
+package io.fairlead.ffi.cuda;
+
+import io.fairlead.device.spi.DriverException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicReference;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Loaded code, and the kernels of it that somebody asked for.
+ *
+ * <pre>
+ * field   | writer            | reader | mode, guard
+ * kernels | who finds another | any    | CAS: a list that only grows
+ * </pre>
+ */
+final class CudaModule extends CudaObject {
+  private record Known(CudaKernel kernel, @Nullable Known next) {}
+
+  private final CudaContext context;
+  private final long raw;
+  private final AtomicReference<@Nullable Known> kernels = new AtomicReference<>();
+
+  CudaModule(CudaContext context, long raw) {
+    this.context = context;
+    this.raw = raw;
+  }
+
+  /** The kernel of this name. The caller has entered. */
+  CudaKernel kernel(String name) {
+    for (Known each = kernels.get(); each != null; each = each.next) {
+      if (each.kernel.name().equals(name)) {
+        return each.kernel;
+      }
+    }
+    // two may find the same at once: both handles are good
+    CudaKernel found = CudaKernel.of(this, name, function(name));
+    context.driver.handles().add(found);
+    Known first;
+    do {
+      first = kernels.get();
+    } while (!kernels.compareAndSet(first, new Known(found, first)));
+    return found;
+  }
+
+  private long function(String name) {
+    CudaApi api = context.api;
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment answer = arena.allocate(ValueLayout.JAVA_LONG);
+      int status = api.moduleGetFunction(answer.address(), raw, arena.allocateFrom(name).address());
+      if (status == DriverException.NOT_FOUND) {
+        throw Status.of(api, status, "cuModuleGetFunction(" + name + ")", others());
+      }
+      context.check(status, "cuModuleGetFunction");
+      return answer.get(ValueLayout.JAVA_LONG, 0);
+    }
+  }
+
+  private String others() {
+    List<String> names = names();
+    return names.isEmpty()
+        ? "The driver does not say which kernels the module has (CUDA 12.4 and newer do); a kernel"
+            + " in CUDA C++ is found by this name if it is extern \"C\""
+        : "The module has " + String.join(", ", names);
+  }
+
+  private List<String> names() {
+    CudaApi api = context.api;
+    List<String> names = new ArrayList<>();
+    if (!api.hasFunctionNames()) {
+      return names;
+    }
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
+      if (api.moduleGetFunctionCount(count.address(), raw) != Status.SUCCESS) {
+        return names;
+      }
+      int functions = count.get(ValueLayout.JAVA_INT, 0);
+      MemorySegment found = arena.allocate(ValueLayout.JAVA_LONG, Math.max(functions, 1));
+      if (api.moduleEnumerateFunctions(found.address(), functions, raw) == Status.SUCCESS) {
+        for (int i = 0; i < functions; i++) {
+          names.add(name(arena, found.getAtIndex(ValueLayout.JAVA_LONG, i)));
+        }
+      }
+    }
+    names.sort(null);
+    return names;
+  }
+
+  private String name(Arena arena, long function) {
+    MemorySegment name = arena.allocate(ValueLayout.JAVA_LONG);
+    int status = context.api.funcGetName(name.address(), function);
+    return status == Status.SUCCESS
+        ? Memory.string(name.get(ValueLayout.JAVA_LONG, 0))
+        : "one without a name";
+  }
+
+  /** The module's handle is gone: so are those of its kernels. */
+  void forgetKernels() {
+    for (Known each = kernels.get(); each != null; each = each.next) {
+      context.driver.handles().remove(each.kernel);
+    }
+  }
+
+  @Override
+  Kind kind() {
+    return Kind.MODULE;
+  }
+
+  @Override
+  CudaContext context() {
+    return context;
+  }
+
+  @Override
+  void dispose() {
+    context.disposing("cuModuleUnload", () -> context.api.moduleUnload(raw));
+  }
+}

@@ -1,0 +1,63 @@
+package io.fairlead.ffi.cuda;
+
+import io.fairlead.device.spi.DriverException;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What may be said when the driver is opened. Validated once.
+ *
+ * @param library the driver's library, or null for the usual names
+ * @param compiler NVRTC's library, or null for the usual names
+ * @param signals how streams tell how far they are
+ */
+public record CudaSettings(@Nullable String library, @Nullable String compiler, Signals signals) {
+
+  /** How a stream writes its signal. */
+  public enum Signals {
+    /** {@code WRITE} if all devices can, else {@code FILL}. */
+    AUTO,
+    /** By a stream write-value of 64 bits. */
+    WRITE,
+    /** By filling 32 bits, which any device can; the upper half is known to the host. */
+    FILL
+  }
+
+  /** The library, also as a setting; for the command line and for tests. */
+  public static final String LIBRARY_PROPERTY = "fairlead.cuda.library";
+
+  /** NVRTC's library, also as a setting. */
+  public static final String COMPILER_PROPERTY = "fairlead.cuda.nvrtc";
+
+  private static final Set<String> KEYS = Set.of("library", "nvrtc", "signals");
+
+  /**
+   * Settings by key, for what is not given the system properties, for the rest the usual.
+   *
+   * @throws DriverException INVALID_VALUE that names the key that is not known
+   */
+  public static CudaSettings of(Map<String, String> settings) {
+    for (String key : new TreeSet<>(settings.keySet())) {
+      if (!KEYS.contains(key)) {
+        throw Status.invalidValue(
+            "the cuda driver has no setting '" + key + "'; it has library, nvrtc and signals");
+      }
+    }
+    return new CudaSettings(
+        settings.getOrDefault("library", System.getProperty(LIBRARY_PROPERTY)),
+        settings.getOrDefault("nvrtc", System.getProperty(COMPILER_PROPERTY)),
+        signals(settings.getOrDefault("signals", "auto")));
+  }
+
+  private static Signals signals(String text) {
+    return switch (text) {
+      case "auto" -> Signals.AUTO;
+      case "write" -> Signals.WRITE;
+      case "fill" -> Signals.FILL;
+      default ->
+          throw Status.invalidValue("the setting 'signals' takes auto, write or fill, not " + text);
+    };
+  }
+}

@@ -1,0 +1,88 @@
+package io.fairlead.ffi.cuda;
+
+/**
+ * A stream, and how far it is: it writes its signals to a word of page-locked memory, in order with
+ * its other work, and {@link #reached} reads that word. No driver call, no lock.
+ *
+ * <pre>
+ * field     | writer          | reader  | mode, guard
+ * signalled | who signals     | any     | volatile, before the driver is told: a reader that finds a
+ *           |                 |         | word and then reads this finds no less than the word
+ * </pre>
+ *
+ * <p>Signals of one stream must not fall, so whoever signals does it one after the other; that is
+ * the caller's to see to, a value that falls is refused.
+ */
+final class CudaStream extends CudaObject {
+  /** Never ordered against a legacy default stream. */
+  static final int NON_BLOCKING = 0x1;
+
+  final long raw;
+  private final CudaContext context;
+  private final Tickets.Slot slot;
+  private volatile long signalled;
+
+  CudaStream(CudaContext context, long raw, Tickets.Slot slot) {
+    this.context = context;
+    this.raw = raw;
+    this.slot = slot;
+  }
+
+  /** Enqueues the write of {@code value} behind all that is enqueued. */
+  void signal(long value) {
+    long before = signalled;
+    if (value < before) {
+      throw Status.invalidValue("signals of a stream must not fall: " + value + " after " + before);
+    }
+    signalled = value;
+    int status = write(value);
+    if (status != Status.SUCCESS) {
+      signalled = before;
+      throw context.failed(
+          status, context.driver.wideSignals() ? "cuStreamWriteValue64" : "cuMemsetD32Async");
+    }
+  }
+
+  /** The default flags: all earlier writes of the stream are visible before this one is. */
+  private int write(long value) {
+    return context.driver.wideSignals()
+        ? context.api.streamWriteValue64(raw, slot.device, value, 0)
+        : context.api.memsetD32Async(slot.device, (int) value, 1, raw);
+  }
+
+  /**
+   * The latest value that arrived. Any thread, also while the stream is being destroyed: the word
+   * stays memory, but may be another stream's by the time the answer is used, so ask {@link
+   * #isDisposed} afterwards.
+   */
+  long reached() {
+    if (context.driver.wideSignals()) {
+      return Memory.getLongAcquire(slot.host);
+    }
+    int arrived = Memory.getIntAcquire(slot.host);
+    return Tickets.extend(arrived, signalled);
+  }
+
+  /** Whether a signal is on its way; such a stream is what a fault shows on. */
+  boolean isOutstanding() {
+    return reached() < signalled;
+  }
+
+  @Override
+  Kind kind() {
+    return Kind.STREAM;
+  }
+
+  @Override
+  CudaContext context() {
+    return context;
+  }
+
+  /** Work that is enqueued still ends; the driver keeps what it needs for that. */
+  @Override
+  void dispose() {
+    context.forget(this);
+    context.disposing("cuStreamDestroy", () -> context.api.streamDestroy(raw));
+    context.tickets.giveBack(slot, signalled);
+  }
+}

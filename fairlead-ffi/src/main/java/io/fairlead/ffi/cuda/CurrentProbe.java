@@ -1,0 +1,179 @@
+package io.fairlead.ffi.cuda;
+
+import io.fairlead.device.spi.DriverCall;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+import java.util.function.IntSupplier;
+
+/**
+ * Finds out which calls work with no context current, by making each of them so on the objects of a
+ * first context, and looking at what the driver answers. Anything but success counts as a need.
+ *
+ * <p>Calls that name no object of their context (create, pin, load, memory info) act on whichever
+ * is current, so they need theirs whatever a driver answers with none.
+ */
+final class CurrentProbe {
+  /** Any driver since CUDA 9 takes it; an empty kernel, so that a launch can be tried. */
+  private static final String EMPTY_KERNEL =
+      ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry fairlead_probe()\n{\nret;\n}\n";
+
+  private static final int BYTES = 256;
+  private static final int HOST_FLAGS = 0x03;
+
+  private final CudaApi api;
+  private final boolean wide;
+  private final boolean[] needed = new boolean[DriverCall.values().length];
+  private final Scratch scratch = Scratch.take();
+  private long stream;
+  private long event;
+  private long device;
+  private long host;
+  private long hostOnDevice;
+  private long module;
+  private long kernel;
+
+  private CurrentProbe(CudaContext context) {
+    this.api = context.api;
+    this.wide = context.driver.wideSignals();
+    Arrays.fill(needed, true);
+  }
+
+  /** The context is current before and after. What cannot be tried counts as a need. */
+  static boolean[] run(CudaContext context) {
+    CudaApi api = context.api;
+    CurrentProbe probe = new CurrentProbe(context);
+    try {
+      probe.make();
+      api.ctxSetCurrent(0);
+      try {
+        probe.tryAll();
+      } finally {
+        api.ctxSetCurrent(context.raw);
+      }
+      probe.clean();
+    } finally {
+      probe.scratch.giveBack();
+    }
+    return probe.needed;
+  }
+
+  private void make() {
+    stream = made(api.streamCreateWithPriority(scratch.answer(), CudaStream.NON_BLOCKING, 0));
+    event = made(api.eventCreate(scratch.answer(), CudaEvent.DISABLE_TIMING));
+    host = made(api.memHostAlloc(scratch.answer(), BYTES, HOST_FLAGS));
+    if (host != 0) {
+      hostOnDevice = made(api.memHostGetDevicePointer(scratch.answer(), host, 0));
+    }
+    if (stream != 0) {
+      device = made(api.memAllocAsync(scratch.answer(), BYTES, stream));
+    }
+    loadKernel();
+  }
+
+  private void loadKernel() {
+    try (Arena arena = Arena.ofConfined()) {
+      long image = arena.allocateFrom(EMPTY_KERNEL).address();
+      module = made(api.moduleLoadDataEx(scratch.answer(), image, 0, 0, 0));
+      if (module != 0) {
+        MemorySegment name = arena.allocateFrom("fairlead_probe");
+        kernel = made(api.moduleGetFunction(scratch.answer(), module, name.address()));
+      }
+    }
+  }
+
+  private long made(int status) {
+    return status == Status.SUCCESS ? scratch.longAnswer() : 0;
+  }
+
+  private void tryAll() {
+    if (stream == 0 || event == 0 || device == 0 || hostOnDevice == 0) {
+      return;
+    }
+    attempt(DriverCall.SIGNAL, this::signal);
+    attempt(DriverCall.EVENT_RECORD, () -> api.eventRecord(event, stream));
+    attempt(DriverCall.STREAM_WAIT_EVENT, () -> api.streamWaitEvent(stream, event, 0));
+    attempt(DriverCall.COPY, this::copy);
+    attempt(DriverCall.FILL, () -> api.memsetD8Async(device, (byte) 0, BYTES, stream));
+    attempt(DriverCall.ALLOC_ASYNC, this::allocate);
+    if (kernel != 0) {
+      attempt(DriverCall.LAUNCH, this::launch);
+      attempt(DriverCall.KERNEL, this::find);
+    }
+    attempt(DriverCall.STREAM_SYNCHRONIZE, () -> api.streamSynchronize(stream));
+    attempt(DriverCall.EVENT_QUERY, () -> api.eventQuery(event));
+    release();
+  }
+
+  private int signal() {
+    return wide
+        ? api.streamWriteValue64(stream, hostOnDevice, 0, 0)
+        : api.memsetD32Async(hostOnDevice, 0, 1, stream);
+  }
+
+  private int copy() {
+    long half = BYTES / 2;
+    int up = api.memcpyHtoDAsync(device, host, half, stream);
+    int across = api.memcpyDtoDAsync(device + half, device, half, stream);
+    int down = api.memcpyDtoHAsync(host + half, device, half, stream);
+    return up != Status.SUCCESS ? up : across != Status.SUCCESS ? across : down;
+  }
+
+  private int allocate() {
+    int status = api.memAllocAsync(scratch.answer(), BYTES, stream);
+    return status == Status.SUCCESS ? api.memFreeAsync(scratch.longAnswer(), stream) : status;
+  }
+
+  private int launch() {
+    return api.launchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0);
+  }
+
+  private int find() {
+    try (Arena arena = Arena.ofConfined()) {
+      return api.moduleGetFunction(
+          scratch.answer(), module, arena.allocateFrom("fairlead_probe").address());
+    }
+  }
+
+  /** What these take away is not there to be taken away again. */
+  private void release() {
+    if (attempt(DriverCall.FREE_ASYNC, () -> api.memFreeAsync(device, stream))) {
+      device = 0;
+    }
+    if (attempt(DriverCall.EVENT_DESTROY, () -> api.eventDestroy(event))) {
+      event = 0;
+    }
+    if (device == 0 && attempt(DriverCall.STREAM_DESTROY, () -> api.streamDestroy(stream))) {
+      stream = 0;
+    }
+    if (attempt(DriverCall.HOST_FREE, () -> api.memFreeHost(host))) {
+      host = 0;
+    }
+  }
+
+  private boolean attempt(DriverCall call, IntSupplier body) {
+    boolean worked = body.getAsInt() == Status.SUCCESS;
+    needed[call.ordinal()] = !worked;
+    return worked;
+  }
+
+  /** Current again. */
+  private void clean() {
+    if (device != 0) {
+      api.memFreeAsync(device, stream);
+    }
+    if (event != 0) {
+      api.eventDestroy(event);
+    }
+    if (stream != 0) {
+      api.streamSynchronize(stream);
+      api.streamDestroy(stream);
+    }
+    if (host != 0) {
+      api.memFreeHost(host);
+    }
+    if (module != 0) {
+      api.moduleUnload(module);
+    }
+  }
+}
