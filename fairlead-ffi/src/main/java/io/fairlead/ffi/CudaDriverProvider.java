@@ -87,7 +87,23 @@ public final class CudaDriverProvider implements DriverProvider {
     return CudaDriver.open(load(chosen), chosen);
   }
 
+  /** What native access is denied to shows as a class that cannot be initialised. */
   private CudaApi load(CudaSettings settings) {
+    try {
+      return find(settings);
+    } catch (ExceptionInInitializerError | NoClassDefFoundError e) {
+      throw new DriverException(
+          DriverException.NOT_SUPPORTED,
+          "CUDA_ERROR_NOT_SUPPORTED",
+          false,
+          "native access is denied or not there; start Java with"
+              + " --enable-native-access=io.fairlead.ffi (or ALL-UNNAMED on the class path), or use"
+              + " the host device",
+          e);
+    }
+  }
+
+  private CudaApi find(CudaSettings settings) {
     String named = library != null ? library : settings.library();
     if (named != null) {
       return CudaApi.load(named);

@@ -16,6 +16,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The functions of one CUDA driver library, one method each, named as in {@code cuda.h} without
@@ -29,6 +30,9 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public final class CudaApi {
   private static final Map<String, CudaApi> LOADED = new ConcurrentHashMap<>();
+
+  /** Missing functions that an error names; with more of them it is another library anyway. */
+  private static final int MISSING_NAMED = 5;
 
   // --- shapes of calls: P is a pointer, handle or size, I an int, B a byte -----------------------
 
@@ -220,11 +224,18 @@ public final class CudaApi {
               + library
               + " (CUDA "
               + versionText
-              + ") is too old: it has no "
-              + String.join(", ", missing)
-              + "; CUDA 11.2 or newer is needed",
+              + ") cannot be used: it has no "
+              + named(missing)
+              + "; CUDA 11.4 or newer is needed",
           null);
     }
+  }
+
+  private static String named(List<String> names) {
+    int more = names.size() - MISSING_NAMED;
+    return more <= 0
+        ? String.join(", ", names)
+        : String.join(", ", names.subList(0, MISSING_NAMED)) + " and " + more + " more functions";
   }
 
   private String readVersion() {
@@ -239,7 +250,7 @@ public final class CudaApi {
   }
 
   static DriverException unsupported(
-      String message, @org.jspecify.annotations.Nullable Throwable e) {
+      String message, @Nullable Throwable e) {
     return new DriverException(
         DriverException.NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", false, message, e);
   }

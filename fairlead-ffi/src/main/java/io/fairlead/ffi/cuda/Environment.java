@@ -7,6 +7,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The one environment variable that matters here: {@code CUDA_DEVICE_MAX_CONNECTIONS}, how many
@@ -53,6 +55,9 @@ final class Environment {
   }
 
   private static int choose() {
+    if (find("getenv").isEmpty() || find("setenv").isEmpty()) {
+      return CONNECTIONS_DEFAULT; // no POSIX system: the driver's own choice stands
+    }
     try (Arena arena = Arena.ofConfined()) {
       String present = get(arena);
       if (present != null) {
@@ -72,7 +77,7 @@ final class Environment {
     }
   }
 
-  private static @org.jspecify.annotations.Nullable String get(Arena arena) {
+  private static @Nullable String get(Arena arena) {
     MemorySegment name = arena.allocateFrom(CONNECTIONS);
     try {
       MemorySegment value =
@@ -103,9 +108,10 @@ final class Environment {
   }
 
   private static MemorySegment function(String name) {
-    return Linker.nativeLinker()
-        .defaultLookup()
-        .find(name)
-        .orElseThrow(() -> CudaApi.unsupported("the C library has no " + name, null));
+    return find(name).orElseThrow();
+  }
+
+  private static Optional<MemorySegment> find(String name) {
+    return Linker.nativeLinker().defaultLookup().find(name);
   }
 }
