@@ -27,6 +27,12 @@ public final class LaunchArguments implements KernelArguments {
     return this;
   }
 
+  /** An {@code int} by value, in 4 bytes. */
+  public LaunchArguments narrow(int value) {
+    arguments.add(new Argument(value & 0xFFFF_FFFFL, Integer.BYTES, false));
+    return this;
+  }
+
   /** A device buffer: where it begins, and how much of it the kernel may touch. */
   public LaunchArguments buffer(long address, long bytes) {
     arguments.add(new Argument(address, bytes, true));

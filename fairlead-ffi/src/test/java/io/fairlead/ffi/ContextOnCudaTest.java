@@ -1,0 +1,239 @@
+package io.fairlead.ffi;
+
+import static io.fairlead.device.Param.I64;
+import static io.fairlead.device.Param.inOut;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.catchThrowable;
+
+import io.fairlead.device.Access;
+import io.fairlead.device.DeviceConfig;
+import io.fairlead.device.DeviceContext;
+import io.fairlead.device.DeviceException;
+import io.fairlead.device.DeviceLostException;
+import io.fairlead.device.DeviceStream;
+import io.fairlead.device.Kernel;
+import io.fairlead.device.ModuleSource;
+import io.fairlead.device.Operand;
+import io.fairlead.device.spi.Driver;
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.Grid;
+import io.fairlead.task.Completion;
+import io.fairlead.task.TaskConfig;
+import io.fairlead.task.TaskRuntime;
+import io.fairlead.task.TaskScope;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.SplittableRandom;
+import java.util.concurrent.locks.LockSupport;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * Tasks on CUDA, on the stand-in for its library: rows 001.1, 001.3, 001.6 and 000.5. It counts each
+ * call that is made without the context that it needs.
+ */
+@Timeout(120)
+@EnabledOnOs(OS.LINUX)
+@SuppressWarnings("ThreadPriorityCheck") // yielding is what brings a task to another carrier
+class ContextOnCudaTest {
+  private static final long SEED = 20_261_130;
+  private static final int TASKS = 2_000;
+
+  /** Carriers, owners, poller, cleaner and what the JDK starts by itself. */
+  private static final int THREADS_MAX = 24;
+
+  private static final ModuleSource SOURCE =
+      new ModuleSource("rules", List.of(CudaKernels.STAND_IN));
+
+  private final StandInLibrary standIn = StandInLibrary.get();
+  private final TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
+  private Driver driver;
+
+  @BeforeEach
+  void open() {
+    standIn.reset();
+  }
+
+  private void openDriver(boolean old) {
+    standIn.oldDriver(old);
+    driver = new CudaDriverProvider(standIn.path().toString()).open(Map.of());
+  }
+
+  @AfterEach
+  void close() {
+    driver.close();
+    tasks.close();
+    assertThat(standIn.traps()).isEmpty();
+    for (StandInLibrary.Live kind : StandInLibrary.Live.values()) {
+      assertThat(standIn.live(kind)).as("%s that are left", kind).isZero();
+    }
+    standIn.reset();
+  }
+
+  private DeviceContext device(int ordinal) {
+    return DeviceContext.open(tasks, driver, ordinal, DeviceConfig.defaults());
+  }
+
+  /** Device memory without a ledger: its user orders it. */
+  private record Block(long address, long bytes) implements Operand {
+    static Block on(DeviceStream stream, long bytes) {
+      Driver driver = stream.context().driver();
+      long[] address = new long[1];
+      stream.enqueue(
+          DriverCall.ALLOC_ASYNC,
+          "allocate",
+          (handle, none) -> address[0] = driver.allocAsync(handle, bytes));
+      return new Block(address[0], bytes);
+    }
+
+    void free(DeviceStream stream) {
+      Driver driver = stream.context().driver();
+      stream.enqueue(
+          DriverCall.FREE_ASYNC, "free", (handle, none) -> driver.freeAsync(handle, address));
+    }
+
+    @Override
+    public long acquire(DeviceStream stream, Access access) {
+      return address;
+    }
+
+    @Override
+    public void recorded(DeviceStream stream, long sequence, Access access) {}
+
+    @Override
+    public void abandoned(DeviceStream stream, Access access) {}
+  }
+
+  /** The sum says that no launch was lost; the traps that none was made in a wrong context. */
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void tasksThatMigrateCallTwoDevicesFromEverywhere(boolean old) throws Exception {
+    System.out.println("seed " + SEED);
+    openDriver(old);
+    ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+    try (DeviceContext one = device(0);
+        DeviceContext two = device(1)) {
+      List<DeviceContext> devices = List.of(one, two);
+      List<Kernel> counts = new ArrayList<>();
+      List<Block> blocks = new ArrayList<>();
+      for (DeviceContext device : devices) {
+        counts.add(device.load(SOURCE).kernel("count", inOut(I64)));
+        Block block = Block.on(device.stream(), Long.BYTES);
+        device.stream().fill(block, 0, Long.BYTES, (byte) 0);
+        device.stream().reached().await();
+        blocks.add(block);
+      }
+      threads.resetPeakThreadCount();
+      int before = threads.getThreadCount();
+      try (TaskScope<Void> scope = tasks.scope()) {
+        for (int i = 0; i < TASKS; i++) {
+          SplittableRandom random = new SplittableRandom(SEED + i);
+          scope.fork(
+              () -> {
+                for (int round = 0; round < 3; round++) {
+                  int which = random.nextInt(2);
+                  yieldAtRandom(random);
+                  counts.get(which).launch(Grid.of(1), blocks.get(which));
+                  yieldAtRandom(random);
+                  if (random.nextInt(4) == 0) {
+                    devices.get(which).stream().reached().await();
+                  }
+                }
+                for (DeviceContext device : devices) {
+                  device.stream().reached().await();
+                }
+                return null;
+              });
+        }
+        scope.join();
+      }
+      assertThat(threads.getPeakThreadCount() - before).isLessThan(THREADS_MAX);
+      assertThat(sum(one, blocks.get(0)) + sum(two, blocks.get(1))).isEqualTo(3L * TASKS);
+      for (int i = 0; i < 2; i++) {
+        blocks.get(i).free(devices.get(i).stream());
+      }
+    }
+  }
+
+  private static long sum(DeviceContext device, Block block) {
+    try (var host = device.hostBlocks().take(Long.BYTES)) {
+      MemorySegment segment = host.segment();
+      device.stream().copyToHost(segment, block, 0);
+      device.stream().reached().await();
+      return segment.get(ValueLayout.JAVA_LONG, 0);
+    }
+  }
+
+  private static void yieldAtRandom(SplittableRandom random) {
+    switch (random.nextInt(4)) {
+      case 0 -> Thread.yield();
+      case 1 -> LockSupport.parkNanos(1 + random.nextInt(20_000));
+      default -> {}
+    }
+  }
+
+  /** One fault, many waiters that nobody's call tells: each gets the same first cause. */
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void aFaultFailsAllWaitersWithOneCause(boolean old) {
+    openDriver(old);
+    try (DeviceContext device = device(0)) {
+      Kernel hold = device.load(SOURCE).kernel("hold", I64);
+      Kernel fault = device.load(SOURCE).kernel("nullstore");
+      List<Completion<Void>> waits = new ArrayList<>();
+      try (var flag = device.hostBlocks().take(Long.BYTES)) {
+        flag.segment().set(ValueLayout.JAVA_LONG, 0, 0);
+        DeviceStream first = device.openStream(0);
+        hold.launch(first, CudaKernels.ALONE, flag.segment().address());
+        fault.launch(first, CudaKernels.ALONE);
+        for (int i = 0; i < 500; i++) {
+          waits.add(first.reached());
+        }
+        DeviceStream second = device.openStream(0);
+        second.after(first.mark());
+        waits.add(second.reached());
+        flag.segment().set(ValueLayout.JAVA_LONG, 0, 1);
+        for (Completion<Void> wait : waits) {
+          Throwable lost = catchThrowable(wait::await);
+          assertThat(lost).isInstanceOf(DeviceLostException.class);
+          assertThat(lost.getCause()).isSameAs(device.fault());
+        }
+      }
+      assertThat(device.fault())
+          .hasMessageContaining("CUDA_ERROR_ILLEGAL_ADDRESS (700)")
+          .hasMessageContaining("launch nullstore");
+      assertThatThrownBy(() -> device.openStream(0)).isInstanceOf(DeviceLostException.class);
+    }
+    try (DeviceContext fresh = device(0)) {
+      fresh.stream().checkpoint();
+      assertThat(fresh.isLost()).isFalse();
+    }
+  }
+
+  @Test
+  void anArgumentThatDoesNotFitIsSaidAtTheLaunch() {
+    openDriver(false);
+    try (DeviceContext device = device(0)) {
+      Kernel axpy = device.load(SOURCE).kernel("axpy", I64);
+      assertThatThrownBy(() -> axpy.launch(Grid.of(1), 1L))
+          .isInstanceOf(DeviceException.class)
+          .hasMessageContaining("CUDA_ERROR_INVALID_VALUE (1)")
+          .hasMessageContaining("kernel axpy(8, 8, 8, 8 bytes)");
+      assertThatThrownBy(() -> device.load(SOURCE).kernel("nope"))
+          .isInstanceOf(DeviceException.class)
+          .hasMessageContaining("add, assertfail, axpy, count");
+    }
+  }
+}

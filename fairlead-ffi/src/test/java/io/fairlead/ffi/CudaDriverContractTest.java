@@ -1,0 +1,124 @@
+package io.fairlead.ffi;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.fairlead.device.spi.Driver;
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.sim.DriverContract;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInfo;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
+
+/**
+ * The driver's rules against the CUDA driver, on the stand-in for its library; which also counts
+ * what a real one would punish in its own way.
+ */
+@EnabledOnOs(OS.LINUX)
+class CudaDriverContractTest {
+
+  /** Rules about wrong uses: these use it wrongly, and the stand-in says so. */
+  private static final Set<String> WRONG_ON_PURPOSE =
+      Set.of(
+          "aCopyBeyondABlockIsRefusedOrAnIllegalAddress",
+          "devicesShareNoMemory",
+          "transfersToNowhereAreRefusedAtOnce",
+          "wrongFreesAreRefusedAtOnce");
+
+  private abstract static class OnStandIn extends DriverContract {
+    private final StandInLibrary standIn = StandInLibrary.get();
+    private final boolean old;
+    private final String signals;
+
+    OnStandIn(boolean old, String signals) {
+      this.old = old;
+      this.signals = signals;
+    }
+
+    @Override
+    protected Driver open() {
+      standIn.reset();
+      standIn.oldDriver(old);
+      for (int device = 0; device < devices(); device++) {
+        standIn.memory(device, memoryBytes());
+      }
+      return new CudaDriverProvider()
+          .open(Map.of("library", standIn.path().toString(), "signals", signals));
+    }
+
+    @Override
+    protected ModuleImage image() {
+      return CudaKernels.STAND_IN;
+    }
+
+    @Override
+    protected Runnable hold(long stream) {
+      return CudaKernels.hold(driver, image(), stream);
+    }
+
+    @Override
+    protected int fault(long stream) {
+      CudaKernels.fault(driver, image(), stream);
+      return DriverException.ILLEGAL_ADDRESS;
+    }
+
+    @Test
+    void needsWhatTheDriverDemands() {
+      for (DriverCall call : DriverCall.values()) {
+        boolean anyway =
+            Set.of(
+                    DriverCall.STREAM_CREATE,
+                    DriverCall.EVENT_CREATE,
+                    DriverCall.HOST_ALLOC,
+                    DriverCall.MODULE_LOAD,
+                    DriverCall.MODULE_UNLOAD,
+                    DriverCall.MEMORY_INFO)
+                .contains(call);
+        assertThat(driver.needsCurrent(call)).as("%s", call).isEqualTo(old || anyway);
+      }
+    }
+
+    /** Runs before the driver is closed, and closes it first. */
+    @AfterEach
+    void nothingIsLeft(TestInfo test) {
+      String name = test.getTestMethod().orElseThrow().getName();
+      letGoAndClose();
+      List<String> traps = standIn.traps();
+      for (StandInLibrary.Live kind : StandInLibrary.Live.values()) {
+        assertThat(standIn.live(kind)).as("%s that are left", kind).isZero();
+      }
+      if (!WRONG_ON_PURPOSE.contains(name)) {
+        assertThat(traps).isEmpty();
+      }
+    }
+  }
+
+  @Nested
+  class NewDriver extends OnStandIn {
+    NewDriver() {
+      super(false, "write");
+    }
+  }
+
+  /** Each call demands that its context is current. */
+  @Nested
+  class OldDriver extends OnStandIn {
+    OldDriver() {
+      super(true, "auto");
+    }
+  }
+
+  @Nested
+  class WithoutWriteValues extends OnStandIn {
+    WithoutWriteValues() {
+      super(false, "fill");
+    }
+  }
+}
