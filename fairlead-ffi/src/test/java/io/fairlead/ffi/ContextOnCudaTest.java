@@ -41,8 +41,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * Tasks on CUDA, on the stand-in for its library: rows 001.1, 001.3, 001.6 and 000.5. It counts each
- * call that is made without the context that it needs.
+ * Tasks on CUDA, on the stand-in for its library: rows 001.1, 001.3, 001.6 and 000.5. It counts
+ * each call that is made without the context that it needs.
  */
 @Timeout(120)
 @EnabledOnOs(OS.LINUX)

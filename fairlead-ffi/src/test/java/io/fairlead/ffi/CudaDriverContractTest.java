@@ -60,13 +60,17 @@ class CudaDriverContractTest {
 
     @Override
     protected Runnable hold(long stream) {
-      return CudaKernels.hold(driver, image(), stream);
+      return CudaKernels.hold(driver, module(), stream);
     }
 
     @Override
     protected int fault(long stream) {
-      CudaKernels.fault(driver, image(), stream);
+      CudaKernels.fault(driver, module(), stream);
       return DriverException.ILLEGAL_ADDRESS;
+    }
+
+    private long module() {
+      return driver.moduleLoad(driver.current(), image());
     }
 
     @Test

@@ -138,8 +138,7 @@ class CudaDriverProviderTest {
                     ProbeOnly.class.getName()))
             .redirectErrorStream(true)
             .start();
-    String output =
-        new String(java.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    String output = new String(java.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     assertThat(java.waitFor()).as(output).isZero();
     assertThat(output).contains("--enable-native-access=io.fairlead.ffi");
   }

@@ -272,7 +272,7 @@ class CudaDriverTest {
   @Test
   void aStreamsWordIsItsOwnUntilItsLastSignal() {
     long held = stream();
-    Runnable letGo = CudaKernels.hold(driver, CudaKernels.STAND_IN, held);
+    Runnable letGo = CudaKernels.hold(driver, driver.moduleLoad(context, CudaKernels.STAND_IN), held);
     driver.signal(held, 77);
     driver.streamDestroy(held);
     List<Long> others = new ArrayList<>();

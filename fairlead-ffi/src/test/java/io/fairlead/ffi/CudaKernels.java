@@ -4,8 +4,13 @@ import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.sim.LaunchArguments;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
+import java.util.Objects;
 
 /**
  * The kernels that the driver's rules ask for, as CUDA has them: the number of items first. The
@@ -28,57 +33,36 @@ final class CudaKernels {
           kernel assertfail
           """);
 
-  /** The same kernels for a GPU, as source. */
-  static final String SOURCE =
-      """
-      extern "C" __global__ void number(long long n, long long first, long long* out) {
-        long long i = (long long) blockIdx.x * blockDim.x + threadIdx.x;
-        if (i < n) out[i] = first + i;
-      }
-      extern "C" __global__ void add(long long n, const long long* in, long long* inOut) {
-        long long i = (long long) blockIdx.x * blockDim.x + threadIdx.x;
-        if (i < n) inOut[i] += in[i];
-      }
-      extern "C" __global__ void count(long long n, unsigned long long* inOut) {
-        long long i = (long long) blockIdx.x * blockDim.x + threadIdx.x;
-        if (i < n) atomicAdd(inOut + i, 1ull);
-      }
-      extern "C" __global__ void axpy(long long n, double a, const double* x, double* y) {
-        long long i = (long long) blockIdx.x * blockDim.x + threadIdx.x;
-        if (i < n) y[i] += a * x[i];
-      }
-      extern "C" __global__ void spin(long long nanos) {
-        unsigned long long begin, now;
-        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
-        do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); while (now - begin < nanos);
-      }
-      extern "C" __global__ void hold(volatile long long* flag) {
-        if (threadIdx.x == 0) while (*flag == 0) __nanosleep(2000);
-      }
-      extern "C" __global__ void nop() {}
-      extern "C" __global__ void nullstore() {
-        *(volatile int*) 0 = 1;
-      }
-      extern "C" __global__ void assertfail() {
-        __trap();
-      }
-      """;
+  /** For a GPU. */
+  static final ModuleImage PTX = new ModuleImage.Ptx(text("rules.ptx"));
+
+  /** The same as source. */
+  static final ModuleImage.CudaSource SOURCE =
+      new ModuleImage.CudaSource("rules.cu", text("rules.cu"));
 
   /** One thread: a kernel that waits need not wait 128 times. */
   static final Grid ALONE = Grid.of(1).withBlock(1);
 
   private CudaKernels() {}
 
+  private static String text(String resource) {
+    try (InputStream stream = CudaKernels.class.getResourceAsStream(resource)) {
+      return new String(
+          Objects.requireNonNull(stream, resource).readAllBytes(), StandardCharsets.UTF_8);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
   /**
-   * A kernel that runs until the answer is run. The context that is current is the stream's.
+   * A kernel that runs until the answer is run.
    *
-   * @param image has the kernel {@code hold}
+   * @param module of the stream's context, which is current; it has the kernel {@code hold}
    */
-  static Runnable hold(Driver driver, ModuleImage image, long stream) {
-    long context = driver.current();
-    MemorySegment flag = driver.hostAlloc(context, Long.BYTES);
+  static Runnable hold(Driver driver, long module, long stream) {
+    MemorySegment flag = driver.hostAlloc(driver.current(), Long.BYTES);
     flag.set(ValueLayout.JAVA_LONG, 0, 0);
-    long kernel = driver.kernel(driver.moduleLoad(context, image), "hold");
+    long kernel = driver.kernel(module, "hold");
     driver.launch(stream, kernel, ALONE, new LaunchArguments().scalar(flag.address()));
     return () -> {
       if (flag.scope().isAlive()) {
@@ -87,9 +71,8 @@ final class CudaKernels {
     };
   }
 
-  /** A kernel that stores to where nothing is. */
-  static void fault(Driver driver, ModuleImage image, long stream) {
-    long kernel = driver.kernel(driver.moduleLoad(driver.current(), image), "nullstore");
-    driver.launch(stream, kernel, ALONE, new LaunchArguments());
+  /** A kernel that stores to where nothing is. As {@link #hold}. */
+  static void fault(Driver driver, long module, long stream) {
+    driver.launch(stream, driver.kernel(module, "nullstore"), ALONE, new LaunchArguments());
   }
 }

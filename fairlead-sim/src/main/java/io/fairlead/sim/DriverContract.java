@@ -143,6 +143,11 @@ public abstract class DriverContract {
     return letGo::countDown;
   }
 
+  /** Whether a context may be lost: on some hardware the process is of no use afterwards. */
+  protected boolean mayLoseContexts() {
+    return true;
+  }
+
   /**
    * Enqueues work that loses the context of {@code stream}, which is current.
    *
@@ -175,10 +180,13 @@ public abstract class DriverContract {
   }
 
   /** Ends the test's work and the driver, for who looks at what is left. May be done twice. */
+  @SuppressWarnings("RedundantNullCheck") // open() may have skipped the test
   protected final void letGoAndClose() {
-    held.forEach(Runnable::run);
-    driver.makeCurrent(0);
-    driver.close();
+    if (driver != null) {
+      held.forEach(Runnable::run);
+      driver.makeCurrent(0);
+      driver.close();
+    }
   }
 
   // --- helpers ----------------------------------------------------------------------------------
@@ -276,6 +284,10 @@ public abstract class DriverContract {
 
   private void needTwoDevices() {
     Assumptions.assumeTrue(devices() > 1, "needs two devices");
+  }
+
+  private void needFaults() {
+    Assumptions.assumeTrue(mayLoseContexts(), "needs contexts that may be lost");
   }
 
   private void needMemory() {
@@ -792,7 +804,8 @@ public abstract class DriverContract {
   @Test
   void moreThanThereIsIsRefusedAtOnce() {
     long stream = stream();
-    refused(DriverException.OUT_OF_MEMORY, () -> driver.allocAsync(stream, memoryBytes() + 1));
+    long more = driver.info(0).memoryBytes() + 1;
+    refused(DriverException.OUT_OF_MEMORY, () -> driver.allocAsync(stream, more));
     refused(DriverException.INVALID_VALUE, () -> driver.allocAsync(stream, 0));
     refused(DriverException.INVALID_VALUE, () -> driver.allocAsync(stream, -1));
   }
@@ -981,6 +994,7 @@ public abstract class DriverContract {
 
   @Test
   void aKernelThatFailsLosesItsContextLater() {
+    needFaults();
     Recorder recorder = new Recorder();
     long stream = stream();
     long bystander = driver.streamCreate(context, 0, recorder);
@@ -1028,6 +1042,7 @@ public abstract class DriverContract {
 
   @Test
   void aLostContextIsReplacedAfterItsLastRelease() {
+    needFaults();
     long stream = stream();
     int status = fault(stream);
     expectLost(context, status);
@@ -1044,6 +1059,7 @@ public abstract class DriverContract {
 
   @Test
   void otherContextsGoOn() {
+    needFaults();
     needTwoDevices();
     long other = driver.retain(1);
     driver.makeCurrent(other);
@@ -1078,6 +1094,7 @@ public abstract class DriverContract {
 
   @Test
   void aBufferThatIsNotThereIsAnIllegalAddress() {
+    needFaults();
     long stream = stream();
     long number = kernel("number");
     driver.launch(stream, number, Grid.of(1), new LaunchArguments().scalar(0).buffer(4711, 8));

@@ -108,6 +108,7 @@ public final class CudaApi {
   private final MemorySegment moduleEnumerateFunctions;
   private final MemorySegment funcGetName;
   private final MemorySegment funcGetParamInfo;
+  private final MemorySegment funcLoad;
   private final MemorySegment exchangeStreamCaptureMode;
   private final MemorySegment launchKernel;
 
@@ -171,6 +172,7 @@ public final class CudaApi {
     moduleEnumerateFunctions = optional("cuModuleEnumerateFunctions");
     funcGetName = optional("cuFuncGetName");
     funcGetParamInfo = optional("cuFuncGetParamInfo");
+    funcLoad = optional("cuFuncLoad");
     exchangeStreamCaptureMode = optional("cuThreadExchangeStreamCaptureMode");
     launchKernel = needed("cuLaunchKernel");
   }
@@ -249,8 +251,7 @@ public final class CudaApi {
     }
   }
 
-  static DriverException unsupported(
-      String message, @Nullable Throwable e) {
+  static DriverException unsupported(String message, @Nullable Throwable e) {
     return new DriverException(
         DriverException.NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", false, message, e);
   }
@@ -298,6 +299,10 @@ public final class CudaApi {
     return moduleGetFunctionCount.address() != 0
         && moduleEnumerateFunctions.address() != 0
         && funcGetName.address() != 0;
+  }
+
+  boolean hasFunctionLoading() {
+    return funcLoad.address() != 0;
   }
 
   boolean hasCaptureMode() {
@@ -706,6 +711,14 @@ public final class CudaApi {
       return (int) PPPP.invokeExact(this.funcGetParamInfo, function, index, offset, size);
     } catch (Throwable e) {
       throw unexpected("cuFuncGetParamInfo", e);
+    }
+  }
+
+  int funcLoad(long function) {
+    try {
+      return (int) P.invokeExact(this.funcLoad, function);
+    } catch (Throwable e) {
+      throw unexpected("cuFuncLoad", e);
     }
   }
 

@@ -93,6 +93,12 @@ final class CudaLoader {
       throw Status.of(api, status, "cuModuleLoadDataEx", log(errors, info));
     }
     CudaModule module = new CudaModule(context, answer.get(JAVA_LONG, 0));
+    try {
+      module.bringAll();
+    } catch (DriverException e) {
+      module.exit(); // nobody has it yet: unloads it
+      throw e;
+    }
     context.driver.handles().add(module);
     return module;
   }

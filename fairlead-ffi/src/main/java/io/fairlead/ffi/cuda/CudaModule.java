@@ -4,9 +4,9 @@ import io.fairlead.device.spi.DriverException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.LongStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -68,34 +68,45 @@ final class CudaModule extends CudaObject {
   }
 
   private List<String> names() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment name = arena.allocate(ValueLayout.JAVA_LONG);
+      return LongStream.of(functions())
+          .filter(each -> context.api.funcGetName(name.address(), each) == Status.SUCCESS)
+          .mapToObj(each -> Memory.string(name.get(ValueLayout.JAVA_LONG, 0)))
+          .sorted()
+          .toList();
+    }
+  }
+
+  /** All there are, as far as the driver says. */
+  private long[] functions() {
     CudaApi api = context.api;
-    List<String> names = new ArrayList<>();
     if (!api.hasFunctionNames()) {
-      return names;
+      return new long[0];
     }
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
       if (api.moduleGetFunctionCount(count.address(), raw) != Status.SUCCESS) {
-        return names;
+        return new long[0];
       }
       int functions = count.get(ValueLayout.JAVA_INT, 0);
       MemorySegment found = arena.allocate(ValueLayout.JAVA_LONG, Math.max(functions, 1));
-      if (api.moduleEnumerateFunctions(found.address(), functions, raw) == Status.SUCCESS) {
-        for (int i = 0; i < functions; i++) {
-          names.add(name(arena, found.getAtIndex(ValueLayout.JAVA_LONG, i)));
-        }
-      }
+      return api.moduleEnumerateFunctions(found.address(), functions, raw) == Status.SUCCESS
+          ? found.asSlice(0, (long) Long.BYTES * functions).toArray(ValueLayout.JAVA_LONG)
+          : new long[0];
     }
-    names.sort(null);
-    return names;
   }
 
-  private String name(Arena arena, long function) {
-    MemorySegment name = arena.allocate(ValueLayout.JAVA_LONG);
-    int status = context.api.funcGetName(name.address(), function);
-    return status == Status.SUCCESS
-        ? Memory.string(name.get(ValueLayout.JAVA_LONG, 0))
-        : "one without a name";
+  /**
+   * Brings all code to the device now. CUDA would do it at a kernel's first launch, and may wait
+   * there for kernels that run: for one that waits for that launch, for ever.
+   */
+  void bringAll() {
+    if (context.api.hasFunctionLoading()) {
+      for (long function : functions()) {
+        context.check(context.api.funcLoad(function), "cuFuncLoad");
+      }
+    }
   }
 
   /** The module's handle is gone: so are those of its kernels. */

@@ -16,7 +16,13 @@ import java.util.function.IntSupplier;
 final class CurrentProbe {
   /** Any driver since CUDA 9 takes it; an empty kernel, so that a launch can be tried. */
   private static final String EMPTY_KERNEL =
-      ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry fairlead_probe()\n{\nret;\n}\n";
+      ".version 6.0\n"
+          + ".target sm_50\n"
+          + ".address_size 64\n"
+          + ".visible .entry fairlead_probe()\n"
+          + "{\n"
+          + "ret;\n"
+          + "}\n";
 
   private static final int BYTES = 256;
   private static final int HOST_FLAGS = 0x03;

@@ -1,0 +1,67 @@
+package io.fairlead.ffi;
+
+import io.fairlead.device.spi.Driver;
+import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.sim.DriverContract;
+import java.util.HashMap;
+import java.util.Map;
+import org.junit.jupiter.api.BeforeEach;
+
+/** The driver's rules on a GPU. */
+class CudaGpuContractTest extends DriverContract {
+
+  /** By context; loaded before anything runs, since loading may wait for kernels that do. */
+  private final Map<Long, Long> modules = new HashMap<>();
+
+  private int devices;
+
+  @Override
+  protected Driver open() {
+    Driver opened = CudaGpu.open();
+    devices = opened.deviceCount();
+    return opened;
+  }
+
+  @BeforeEach
+  void load() {
+    modules.put(context, driver.moduleLoad(context, image()));
+  }
+
+  private long module() {
+    return modules.computeIfAbsent(
+        driver.current(), current -> driver.moduleLoad(current, image()));
+  }
+
+  @Override
+  protected int devices() {
+    return devices;
+  }
+
+  /** Others may use it too, and the driver itself does. */
+  @Override
+  protected boolean isMemoryOurs() {
+    return false;
+  }
+
+  @Override
+  protected ModuleImage image() {
+    return CudaKernels.PTX;
+  }
+
+  @Override
+  protected Runnable hold(long stream) {
+    return CudaKernels.hold(driver, module(), stream);
+  }
+
+  @Override
+  protected boolean mayLoseContexts() {
+    return CudaGpu.mayFault();
+  }
+
+  @Override
+  protected int fault(long stream) {
+    CudaKernels.fault(driver, module(), stream);
+    return DriverException.ILLEGAL_ADDRESS;
+  }
+}
