@@ -86,26 +86,37 @@ static int run_count(const struct launch *launch) {
   return 0;
 }
 
+/* The kernels of the driver's rules: the arguments, then the number of items. */
+static int run_axpy_items(const struct launch *launch) {
+  uint64_t n = elements(launch, long_at(launch, 3));
+  double a = double_at(launch, 0);
+  const double *x = memory_for(launch, 1, n * sizeof *x);
+  double *y = memory_for(launch, 2, n * sizeof *y);
+  if (x == NULL || y == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (uint64_t i = 0; i < n; i++) y[i] += a * x[i];
+  return 0;
+}
+
 static int run_count_each(const struct launch *launch) {
-  uint64_t n = elements(launch, long_at(launch, 0));
-  _Atomic int64_t *counters = memory_for(launch, 1, n * sizeof *counters);
+  uint64_t n = elements(launch, long_at(launch, 1));
+  _Atomic int64_t *counters = memory_for(launch, 0, n * sizeof *counters);
   if (counters == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (uint64_t i = 0; i < n; i++) atomic_fetch_add(&counters[i], 1);
   return 0;
 }
 
 static int run_number(const struct launch *launch) {
-  uint64_t n = elements(launch, long_at(launch, 0));
-  int64_t *target = memory_for(launch, 2, n * sizeof *target);
+  uint64_t n = elements(launch, long_at(launch, 2));
+  int64_t *target = memory_for(launch, 1, n * sizeof *target);
   if (target == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  for (uint64_t i = 0; i < n; i++) target[i] = long_at(launch, 1) + (int64_t)i;
+  for (uint64_t i = 0; i < n; i++) target[i] = long_at(launch, 0) + (int64_t)i;
   return 0;
 }
 
 static int run_add(const struct launch *launch) {
-  uint64_t n = elements(launch, long_at(launch, 0));
-  const int64_t *source = memory_for(launch, 1, n * sizeof *source);
-  int64_t *target = memory_for(launch, 2, n * sizeof *target);
+  uint64_t n = elements(launch, long_at(launch, 2));
+  const int64_t *source = memory_for(launch, 0, n * sizeof *source);
+  int64_t *target = memory_for(launch, 1, n * sizeof *target);
   if (source == NULL || target == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (uint64_t i = 0; i < n; i++) target[i] += source[i];
   return 0;
@@ -184,9 +195,10 @@ static const struct builtin BUILTINS[] = {
     {"axpy", "ldpp", run_axpy},          /* n, a, x, y: y += a x */
     {"fill64", "pll", run_fill64},       /* target, n, value */
     {"count", "p", run_count},           /* counter: one more for each thread */
-    {"count", "lp", run_count_each},     /* n, counters: one more in each */
-    {"number", "llp", run_number},       /* n, first, target: first + i */
-    {"add", "lpp", run_add},             /* n, source, target: target += source */
+    {"axpy", "dppl", run_axpy_items},    /* a, x, y, items */
+    {"count", "pl", run_count_each},     /* counters, items: one more in each */
+    {"number", "lpl", run_number},       /* first, target, items: first + i */
+    {"add", "ppl", run_add},             /* source, target, items: target += source */
     {"flag64", "pl", run_flag64},        /* flag, value: a release store */
     {"spin", "l", run_spin},             /* nanoseconds */
     {"hold", "p", run_hold},             /* flag: until it is not zero */

@@ -9,6 +9,8 @@ import java.util.Objects;
 
 /**
  * One module in as many forms as its author has; the driver takes the first image that it accepts.
+ * One declaration of a kernel fits all of them: {@link ModuleImage} says what a kernel gets in
+ * each.
  *
  * @param name shown in errors and reports
  * @param images in order of preference, at least one

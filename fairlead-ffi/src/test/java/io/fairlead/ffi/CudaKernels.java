@@ -13,7 +13,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Objects;
 
 /**
- * The kernels that the driver's rules ask for, as CUDA has them: the number of items first. The
+ * The kernels that the driver's rules ask for, as CUDA has them: the number of items last. The
  * stand-in has them built in and is told their parameters; a GPU gets them in CUDA C++.
  */
 final class CudaKernels {
@@ -22,10 +22,10 @@ final class CudaKernels {
       new ModuleImage.Ptx(
           """
           //standin 1
-          kernel number n:i64 first:i64 out:ptr
-          kernel add n:i64 in:ptr inOut:ptr
-          kernel count n:i64 inOut:ptr
-          kernel axpy n:i64 a:f64 x:ptr y:ptr
+          kernel number first:i64 out:ptr items:i64
+          kernel add in:ptr inOut:ptr items:i64
+          kernel count inOut:ptr items:i64
+          kernel axpy a:f64 x:ptr y:ptr items:i64
           kernel spin nanos:i64
           kernel hold flag:ptr
           kernel nop

@@ -1,21 +1,21 @@
-// The kernels that the driver's rules ask for: the number of items first, then the arguments.
+// The kernels that the driver's rules ask for: the arguments, then the number of items.
 // rules.ptx is made of it: nvcc -ptx -arch=compute_80 rules.cu, and its .version lowered to 7.0,
 // so that drivers since CUDA 11.0 take it.
-extern "C" __global__ void number(long long n, long long first, long long* out) {
+extern "C" __global__ void number(long long first, long long* out, long long items) {
   long long i = (long long) blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) out[i] = first + i;
+  if (i < items) out[i] = first + i;
 }
-extern "C" __global__ void add(long long n, const long long* in, long long* inOut) {
+extern "C" __global__ void add(const long long* in, long long* inOut, long long items) {
   long long i = (long long) blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) inOut[i] += in[i];
+  if (i < items) inOut[i] += in[i];
 }
-extern "C" __global__ void count(long long n, unsigned long long* inOut) {
+extern "C" __global__ void count(unsigned long long* inOut, long long items) {
   long long i = (long long) blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) atomicAdd(inOut + i, 1ull);
+  if (i < items) atomicAdd(inOut + i, 1ull);
 }
-extern "C" __global__ void axpy(long long n, double a, const double* x, double* y) {
+extern "C" __global__ void axpy(double a, const double* x, double* y, long long items) {
   long long i = (long long) blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] += a * x[i];
+  if (i < items) y[i] += a * x[i];
 }
 extern "C" __global__ void spin(long long nanos) {
   unsigned long long begin, now;

@@ -2,7 +2,9 @@ package io.fairlead.device.spi;
 
 /**
  * The index space of a launch: {@code items} work items, {@code block} of them per block on a GPU,
- * and at least {@code grain} of them in a row per worker on the host device.
+ * and at least {@code grain} of them in a row per worker on the host device. On a GPU that is
+ * ceil(items / block) blocks along x, and a kernel may be told the number of items: see {@link
+ * ModuleImage}.
  *
  * @param items number of work items, 0 or more
  * @param block threads per block on a GPU, 1 to 1024

@@ -28,20 +28,19 @@ import org.jspecify.annotations.Nullable;
  *
  * <h2>Kernels</h2>
  *
- * A {@link Grid} of n items becomes ceil(n / block) blocks along x. A kernel gets <b>the number of
- * items as its first parameter, a 64-bit integer</b>, and then the arguments in order, buffers as
- * pointers:
+ * A {@link Grid} becomes ceil(items / block) blocks of {@code block} threads along x. A kernel gets
+ * its arguments in order, buffers as pointers, and, <b>if it has exactly one parameter more, of 8
+ * bytes, then in that last one the number of items</b>:
  *
  * <pre>{@code
- * extern "C" __global__ void axpy(long long n, double a, const double* x, double* y) {
+ * extern "C" __global__ void axpy(double a, const double* x, double* y, long long items) {
  *   long long i = (long long) blockIdx.x * blockDim.x + threadIdx.x;
- *   if (i < n) y[i] += a * x[i];
+ *   if (i < items) y[i] += a * x[i];
  * }
  * }</pre>
  *
  * so that one declaration, {@code kernel("axpy", F64, in(F64), inOut(F64))}, fits it and its twin
- * in Java, which is told its items too. A kernel that has exactly as many parameters as there are
- * arguments was written for other callers, and gets the arguments alone. See {@link CudaKernel}.
+ * in Java, which is told its items too. See {@link CudaKernel}.
  *
  * <h2>Current contexts</h2>
  *

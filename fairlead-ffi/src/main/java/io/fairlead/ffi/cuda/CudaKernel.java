@@ -13,10 +13,10 @@ import java.util.stream.IntStream;
 /**
  * A kernel of a module. Immutable.
  *
- * <p>What it is launched with: the number of work items as a 64-bit integer, then the arguments; or
- * only the arguments, if it has exactly as many parameters as there are. Which of the two is told
- * by the driver's own record of the kernel's parameters, against which all sizes are checked at
- * each launch. A driver that keeps none (before CUDA 12.4) is given the first form, unchecked.
+ * <p>What it is launched with: the arguments, and behind them the number of work items as a 64-bit
+ * integer, which a kernel takes by having one parameter more than there are arguments. The driver
+ * reads as many values as the kernel has parameters, so this needs no knowledge of them. Where it
+ * keeps a record of them (CUDA 12.4 and newer), number and sizes are checked at each launch.
  */
 final class CudaKernel extends CudaObject {
   private static final int[] UNKNOWN = {};
@@ -72,7 +72,7 @@ final class CudaKernel extends CudaObject {
 
   /** The caller has entered the stream and the module. */
   void launch(CudaStream stream, Grid grid, KernelArguments arguments) {
-    boolean counted = checkArguments(arguments);
+    checkArguments(arguments);
     long blocks = Math.ceilDiv(grid.items(), (long) grid.block());
     if (blocks > BLOCKS_MAX) {
       throw Status.invalidValue(
@@ -90,44 +90,39 @@ final class CudaKernel extends CudaObject {
     if (blocks == 0) {
       return; // a launch of nothing, which the driver would refuse
     }
-    int count = arguments.count() + (counted ? 1 : 0);
-    if (count <= Scratch.PARAMETERS_MAX) {
+    if (arguments.count() < Scratch.PARAMETERS_MAX) {
       Scratch scratch = Scratch.take();
       try {
-        write(scratch.value(0), counted, grid, arguments);
+        write(scratch.value(0), grid, arguments);
         launch(stream, grid, (int) blocks, scratch.pointers());
       } finally {
         scratch.giveBack();
       }
     } else {
-      launchMany(stream, grid, (int) blocks, counted, arguments);
+      launchMany(stream, grid, (int) blocks, arguments);
     }
   }
 
-  private void launchMany(
-      CudaStream stream, Grid grid, int blocks, boolean counted, KernelArguments arguments) {
+  private void launchMany(CudaStream stream, Grid grid, int blocks, KernelArguments arguments) {
     int count = arguments.count() + 1;
     try (Arena arena = Arena.ofConfined()) {
       long values = arena.allocate(ValueLayout.JAVA_LONG, count).address();
       long pointers = arena.allocate(ValueLayout.JAVA_LONG, count).address();
       Scratch.writePointers(pointers, values, count);
-      write(values, counted, grid, arguments);
+      write(values, grid, arguments);
       launch(stream, grid, blocks, pointers);
     }
   }
 
   /** Each value in 8 bytes of its own, the driver takes as many of them as the parameter has. */
-  private static void write(long values, boolean counted, Grid grid, KernelArguments arguments) {
+  private static void write(long values, Grid grid, KernelArguments arguments) {
     long next = values;
-    if (counted) {
-      Memory.setLong(next, grid.items());
-      next += Long.BYTES;
-    }
     int count = arguments.count();
     for (int i = 0; i < count; i++) {
       Memory.setLong(next, arguments.bits(i));
       next += Long.BYTES;
     }
+    Memory.setLong(next, grid.items());
   }
 
   private void launch(CudaStream stream, Grid grid, int blocks, long pointers) {
@@ -141,25 +136,22 @@ final class CudaKernel extends CudaObject {
 
   // --- checks -----------------------------------------------------------------------------------
 
-  /** Whether the number of items goes first. */
   @SuppressWarnings("ReferenceEquality") // an empty array may also be a kernel without parameters
-  private boolean checkArguments(KernelArguments arguments) {
+  private void checkArguments(KernelArguments arguments) {
     if (sizes == UNKNOWN) {
-      return true;
+      return;
     }
     int count = arguments.count();
-    boolean counted = sizes.length == count + 1 && sizes[0] == Long.BYTES;
+    boolean counted = sizes.length == count + 1 && sizes[count] == Long.BYTES;
     if (!counted && sizes.length != count) {
       throw wrongCount(count);
     }
-    int first = counted ? 1 : 0;
     for (int i = 0; i < count; i++) {
       long bytes = arguments.isBuffer(i) ? Long.BYTES : arguments.bytes(i);
-      if (bytes != sizes[first + i]) {
-        throw wrongSize(i, bytes, sizes[first + i], arguments.isBuffer(i));
+      if (bytes != sizes[i]) {
+        throw wrongSize(i, bytes, sizes[i], arguments.isBuffer(i));
       }
     }
-    return counted;
   }
 
   private DriverException wrongCount(int count) {
@@ -167,8 +159,8 @@ final class CudaKernel extends CudaObject {
         this
             + " was launched with "
             + count
-            + " arguments; it takes either exactly its parameters, or a 64-bit number of items"
-            + " first and an argument for each of the others");
+            + " arguments; it takes one for each of its parameters, or for each but a last one of 8"
+            + " bytes, which is given the number of items");
   }
 
   private DriverException wrongSize(int index, long came, int expected, boolean buffer) {
