@@ -49,6 +49,7 @@ public final class ConjugateGradients implements AutoCloseable {
   private final Cycle cycle;
   private final Phases phases = new Phases();
   private final Grid chunks;
+  private final Grid items;
   private double norm;
   private double best = Double.POSITIVE_INFINITY;
   private int futile;
@@ -90,7 +91,8 @@ public final class ConjugateGradients implements AutoCloseable {
     this.exchange = new Exchange(part, v, comm, pinned, phases);
     this.scalars = Scalars.of(part, v, comm, pinned, phases);
     this.cycle = new Cycle(part, v, exchange);
-    this.chunks = new Grid(SolverKernels.chunks(part.owned()), Grid.DEFAULT_BLOCK, 2);
+    this.chunks = kernels.grids.chunks(part.owned());
+    this.items = kernels.grids.items(part.owned());
   }
 
   Phases phases() {
@@ -198,7 +200,8 @@ public final class ConjugateGradients implements AutoCloseable {
         v.x(),
         v.r(),
         v.levels().getFirst().first(),
-        v.partials());
+        v.partials(),
+        part.owned());
     Scalars.Step step = scalars.step();
     requirePositive(step, k);
     return Math.sqrt(step.predicted()) / norm;
@@ -209,7 +212,7 @@ public final class ConjugateGradients implements AutoCloseable {
     Operator operator = part.operator();
     if (operator != null) {
       operator.apply(owned(v.p()), v.q());
-      kernels.dots.launch(chunks, v.p(), v.r(), v.q(), v.partials());
+      kernels.dots.launch(chunks, v.p(), v.r(), v.q(), v.partials(), part.owned());
     } else {
       MatrixPart matrix = Objects.requireNonNull(a, "neither a matrix nor an operator");
       exchange.ghosts(v.p(), matrix);
@@ -256,7 +259,7 @@ public final class ConjugateGradients implements AutoCloseable {
     DeviceBuffer z = precondition(replaced);
     scalars.makeBeta();
     kernels.addScaled.launch(
-        Grid.of(part.owned()), scalars.betaFactor(), scalars.betaSlot(), v.scalars(), z, v.p());
+        items, scalars.betaFactor(), scalars.betaSlot(), v.scalars(), z, v.p());
   }
 
   /**
@@ -292,7 +295,7 @@ public final class ConjugateGradients implements AutoCloseable {
     Operator operator = part.operator();
     if (operator != null) {
       operator.apply(owned(v.x()), v.r());
-      kernels.addScaled.launch(Grid.of(part.owned()), -1.0, Slots.ONE, v.scalars(), v.b(), v.r());
+      kernels.addScaled.launch(items, -1.0, Slots.ONE, v.scalars(), v.b(), v.r());
     } else {
       MatrixPart matrix = Objects.requireNonNull(a, "neither a matrix nor an operator");
       exchange.ghosts(v.x(), matrix);
@@ -308,7 +311,7 @@ public final class ConjugateGradients implements AutoCloseable {
   }
 
   private void launchDot(DeviceBuffer x, DeviceBuffer y, int row) {
-    kernels.dot.launch(chunks, x, y, v.partials(), row);
+    kernels.dot.launch(chunks, x, y, v.partials(), row, part.owned());
   }
 
   private boolean isFutile(double residual) {
@@ -334,7 +337,7 @@ public final class ConjugateGradients implements AutoCloseable {
     for (int k = 0; k < count; k++) {
       smoothResidual();
       DeviceBuffer z = cycle.run(0, v.r());
-      kernels.addScaled.launch(Grid.of(part.owned()), 1.0, Slots.ONE, v.scalars(), z, v.x());
+      kernels.addScaled.launch(items, 1.0, Slots.ONE, v.scalars(), z, v.x());
       residuals[k] = trueResidual();
     }
     exchange.finish();

@@ -1,7 +1,6 @@
 package io.fairlead.solver.internal.device;
 
 import io.fairlead.device.Kernel;
-import io.fairlead.device.spi.Grid;
 import io.fairlead.memory.DeviceBuffer;
 import java.util.List;
 import java.util.Objects;
@@ -31,7 +30,7 @@ final class Cycle {
   void smoothFromZero(int l, DeviceBuffer b) {
     RankLevel level = part.levels().get(l);
     kernels.scale.launch(
-        Grid.of(level.rows()),
+        kernels.grids.items(level.rows()),
         b,
         level.inverseDiagonal(),
         vectors.levels().get(l).first(),
@@ -100,7 +99,7 @@ final class Cycle {
     MatrixPart a = matrix(level);
     exchange.ghosts(x, a);
     kernels.smooth.launch(
-        a.grid(),
+        kernels.grids.rows(a),
         a.slicePtr(),
         a.colIdx(),
         a.values(),
@@ -134,7 +133,7 @@ final class Cycle {
     RankLevel coarse = part.levels().get(next);
     Vectors.OfLevel<DeviceBuffer> v = vectors.levels().get(next);
     kernels.restrict.launch(
-        restrict.grid(),
+        kernels.grids.rows(restrict),
         restrict.slicePtr(),
         restrict.colIdx(),
         restrict.values(),
@@ -157,11 +156,12 @@ final class Cycle {
   /** {@code y = b − A x}; the ghosts of x are there. */
   void residual(MatrixPart a, DeviceBuffer x, DeviceBuffer b, DeviceBuffer y) {
     kernels.residual.launch(
-        a.grid(), a.slicePtr(), a.colIdx(), a.values(), a.order(), a.rows(), x, b, y);
+        kernels.grids.rows(a), a.slicePtr(), a.colIdx(), a.values(), a.order(), a.rows(), x, b, y);
   }
 
-  private static void multiply(Kernel kernel, MatrixPart m, DeviceBuffer x, DeviceBuffer y) {
-    kernel.launch(m.grid(), m.slicePtr(), m.colIdx(), m.values(), m.order(), m.rows(), x, y);
+  private void multiply(Kernel kernel, MatrixPart m, DeviceBuffer x, DeviceBuffer y) {
+    kernel.launch(
+        kernels.grids.rows(m), m.slicePtr(), m.colIdx(), m.values(), m.order(), m.rows(), x, y);
   }
 
   private DeviceBuffer solveCoarsest(int l, DeviceBuffer b) {
@@ -175,15 +175,11 @@ final class Cycle {
       exchange.gather(b, vectors.gathered());
       whole = vectors.gathered();
     }
-    int size = (int) (whole.bytes() / Double.BYTES);
+    int rows = part.inverseRows();
+    int columns = (int) (whole.bytes() / Double.BYTES);
     kernels.dense.launch(
-        Grid.of(part.inverseRows()).withGrain(grain(size)), inverse, whole, v.first(), size);
+        kernels.grids.dense(rows, columns), inverse, whole, v.first(), rows, columns);
     return v.first();
-  }
-
-  /** Rows of the dense inverse that are worth a worker: about 16,000 products. */
-  private static int grain(int size) {
-    return Math.max(1, 16_384 / Math.max(1, size));
   }
 
   private static MatrixPart matrix(RankLevel level) {

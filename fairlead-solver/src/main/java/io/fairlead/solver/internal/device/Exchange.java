@@ -2,7 +2,6 @@ package io.fairlead.solver.internal.device;
 
 import io.fairlead.comm.Comm;
 import io.fairlead.device.HostBlock;
-import io.fairlead.device.spi.Grid;
 import io.fairlead.memory.DeviceBuffer;
 import io.fairlead.solver.internal.RowPartition;
 import io.fairlead.task.Completion;
@@ -26,9 +25,6 @@ import org.jspecify.annotations.Nullable;
 final class Exchange {
   private static final int GHOSTS = 1;
   private static final int GATHER = 2;
-
-  /** Ghosts worth a second worker when they are packed. */
-  private static final int PACK_GRAIN = 4096;
 
   private final RankPart part;
   private final @Nullable Comm comm;
@@ -115,8 +111,8 @@ final class Exchange {
       return;
     }
     DeviceBuffer packed = pack.slice(0, 8L * halo.sends());
-    Grid grid = Grid.of(halo.sends()).withGrain(PACK_GRAIN);
-    part.kernels().pack.launch(grid, index, vector, packed);
+    SolverKernels kernels = part.kernels();
+    kernels.pack.launch(kernels.grids.gathered(halo.sends()), index, vector, packed);
     phases.device(packed.downloadTo(set.out));
     for (int n = 0; n < halo.sendRanks().length; n++) {
       MemorySegment from = doubles(set.out, halo.sendPtr()[n], halo.sendPtr()[n + 1]);

@@ -11,7 +11,8 @@ import java.util.Map;
 
 /**
  * The solver's kernels as Java code, for the host device. {@link SolverKernels} has their names and
- * parameters.
+ * parameters, {@link HostGrids} what one work item is. The same in CUDA C++ is {@link
+ * CudaKernels}: what is changed here must change there.
  *
  * <p><b>Order of sums.</b> A row's sum runs in the order of its entries; a dot product sums {@link
  * SolverKernels#CHUNK} items in a row, and one work item adds the chunks in order. Nothing depends
@@ -67,7 +68,7 @@ final class JavaKernels {
     DoubleBuffer r = doubles(a, 6);
     DoubleBuffer q = doubles(a, 7);
     DoubleBuffer partials = doubles(a, 8);
-    int n = q.limit();
+    int n = a.i32(4);
     int chunks = SolverKernels.chunks(n);
     Dots dots = new Dots();
     for (int chunk = (int) begin; chunk < end; chunk++) {
@@ -189,10 +190,10 @@ final class JavaKernels {
     DoubleBuffer m = doubles(a, 0);
     DoubleBuffer x = doubles(a, 1);
     DoubleBuffer y = doubles(a, 2);
-    int n = a.i32(3);
+    int columns = a.i32(4);
     int last = (int) end;
     for (int i = (int) begin; i < last; i++) {
-      y.put(i, denseRow(m, x, i * n, n));
+      y.put(i, denseRow(m, x, i * columns, columns));
     }
   }
 
@@ -266,6 +267,8 @@ final class JavaKernels {
     private final DoubleBuffer z;
     private final DoubleBuffer partials;
 
+    private final int n;
+
     Update(KernelArguments a) {
       alpha = scalar(a, 0);
       p = doubles(a, 3);
@@ -276,10 +279,10 @@ final class JavaKernels {
       r = doubles(a, 8);
       z = doubles(a, 9);
       partials = doubles(a, 10);
+      n = a.i32(11);
     }
 
     void chunk(int chunk) {
-      int n = r.limit();
       int first = chunk * SolverKernels.CHUNK;
       int last = Math.min(n, first + SolverKernels.CHUNK);
       double rr = 0.0;
@@ -304,7 +307,7 @@ final class JavaKernels {
     DoubleBuffer r = doubles(a, 1);
     DoubleBuffer q = doubles(a, 2);
     DoubleBuffer partials = doubles(a, 3);
-    int n = q.limit();
+    int n = a.i32(4);
     Dots dots = new Dots();
     double[] block = new double[RowSums.ROWS];
     for (int chunk = (int) begin; chunk < end; chunk++) {
@@ -358,7 +361,7 @@ final class JavaKernels {
     DoubleBuffer x = doubles(a, 0);
     DoubleBuffer y = doubles(a, 1);
     DoubleBuffer partials = doubles(a, 2);
-    int n = (int) (Math.min(a.bytes(0), a.bytes(1)) / Double.BYTES);
+    int n = a.i32(4);
     int row = a.i32(3) * SolverKernels.chunks(n);
     for (int chunk = (int) begin; chunk < end; chunk++) {
       int first = chunk * SolverKernels.CHUNK;

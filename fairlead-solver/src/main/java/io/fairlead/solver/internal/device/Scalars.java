@@ -3,7 +3,6 @@ package io.fairlead.solver.internal.device;
 import io.fairlead.comm.Comm;
 import io.fairlead.comm.ReduceOp;
 import io.fairlead.device.HostBlock;
-import io.fairlead.device.spi.Grid;
 import io.fairlead.memory.DeviceBuffer;
 import io.fairlead.task.Completion;
 import java.lang.foreign.ValueLayout;
@@ -19,9 +18,6 @@ import org.jspecify.annotations.Nullable;
  * ranks, so that every rank has the same bits, and go back as kernel arguments.
  */
 abstract sealed class Scalars {
-  /** The sum kernel has one work item. */
-  private static final Grid ONE_ITEM = Grid.of(1);
-
   /** What the host decides on after the product with the direction. */
   record Step(double pq, double rz, double predicted) {}
 
@@ -78,9 +74,9 @@ abstract sealed class Scalars {
   abstract int betaSlot();
 
   final void launchSum(int count, int slot, int step) {
-    part.kernels()
-        .sum
-        .launch(ONE_ITEM, vectors.partials(), vectors.scalars(), chunks, count, slot, step);
+    SolverKernels kernels = part.kernels();
+    kernels.sum.launch(
+        kernels.grids.sum(), vectors.partials(), vectors.scalars(), chunks, count, slot, step);
   }
 
   final double[] fetch(int slot, int count) {

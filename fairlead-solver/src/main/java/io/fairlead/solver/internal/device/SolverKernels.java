@@ -11,13 +11,18 @@ import io.fairlead.device.Kernel;
 import io.fairlead.device.KernelModule;
 import io.fairlead.device.ModuleSource;
 import io.fairlead.device.Param;
+import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.memory.Device;
 import java.util.Arrays;
+import java.util.List;
 
 /**
  * The kernels of the solver, loaded on one device: what each takes, and how its grid is cut. A
- * matrix ({@code A…}) is {@code (slicePtr, colIdx, values, order, rows)} of {@link SlicedRows}, and
- * a work item of a product with one is a block of rows.
+ * matrix ({@code A…}) is {@code (slicePtr, colIdx, values, order, rows)} of {@link SlicedRows}.
+ *
+ * <p>They exist in two forms, as {@link JavaKernels} for the host device and as {@link CudaKernels}
+ * for a GPU, with the same parameters. What is one work item differs, so a launch takes its grid
+ * from {@link #grids}, of the form that the device was found to take when the kernels were loaded.
  *
  * <p>Threads: any. Immutable once loaded; {@link #close} unloads the module.
  */
@@ -49,12 +54,17 @@ final class SolverKernels implements AutoCloseable {
   /** … β, and r·z moves on. */
   static final int STEP_BETA = 2;
 
+  private static final String NAME = "fairlead-solver";
+
   private final KernelModule module;
+
+  /** How launches of these kernels are cut. */
+  final KernelGrids grids;
 
   /** {@code (A…, x, out y)}. */
   final Kernel apply;
 
-  /** {@code (A…, p, r, out q, out partials)}, a work item for each chunk. */
+  /** {@code (A…, p, r, out q, out partials)}, over chunks. */
   final Kernel applyDots;
 
   /** {@code (A…, x, b, out y)}. */
@@ -69,7 +79,7 @@ final class SolverKernels implements AutoCloseable {
   /** {@code (P…, x, inOut y)}. */
   final Kernel prolong;
 
-  /** {@code (M, x, out y, n)}. */
+  /** {@code (M, x, out y, rows, columns)}. */
   final Kernel dense;
 
   /** {@code (x, D⁻¹, out y, gain)}. */
@@ -78,30 +88,34 @@ final class SolverKernels implements AutoCloseable {
   /** {@code (factor, slot, scalars, x, inOut y)}: {@code y = x + factor · scalars[slot] · y}. */
   final Kernel addScaled;
 
-  /** {@code (factor, slot, scalars, p, q, D⁻¹, gain, inOut x, inOut r, out z, out partials)}. */
+  /**
+   * {@code (factor, slot, scalars, p, q, D⁻¹, gain, inOut x, inOut r, out z, out partials, n)},
+   * over chunks.
+   */
   final Kernel update;
 
-  /** {@code (p, r, q, out partials)}, a work item for each chunk. */
+  /** {@code (p, r, q, out partials, n)}, over chunks. */
   final Kernel dots;
 
-  /** {@code (x, y, inOut partials, row)}, a work item for each chunk. */
+  /** {@code (x, y, inOut partials, row, n)}, over chunks. */
   final Kernel dot;
 
-  /** {@code (partials, inOut scalars, chunks, count, slot, step)}, one work item. */
+  /** {@code (partials, inOut scalars, chunks, count, slot, step)}; count is at most 3. */
   final Kernel sum;
 
   /** {@code (index, x, out y)}. */
   final Kernel pack;
 
-  private SolverKernels(KernelModule module) {
+  private SolverKernels(KernelModule module, KernelGrids grids) {
     this.module = module;
+    this.grids = grids;
     apply = matrixKernel(APPLY, in(F64), out(F64));
     applyDots = matrixKernel(APPLY_DOTS, in(F64), in(F64), out(F64), out(F64));
     residual = matrixKernel(RESIDUAL, in(F64), in(F64), out(F64));
     smooth = matrixKernel(SMOOTH, in(F64), in(F64), in(F64), in(F64), out(F64), F64, F64, F64);
     restrict = matrixKernel(RESTRICT, in(F64), out(F64), in(F64), out(F64), F64);
     prolong = matrixKernel(PROLONG, in(F64), inOut(F64));
-    dense = module.kernel(DENSE, in(F64), in(F64), out(F64), I32);
+    dense = module.kernel(DENSE, in(F64), in(F64), out(F64), I32, I32);
     scale = module.kernel(SCALE, in(F64), in(F64), out(F64), F64);
     addScaled = module.kernel(ADD_SCALED, F64, I32, in(F64), in(F64), inOut(F64));
     update =
@@ -117,9 +131,10 @@ final class SolverKernels implements AutoCloseable {
             inOut(F64),
             inOut(F64),
             out(F64),
-            out(F64));
-    dots = module.kernel(DOTS, in(F64), in(F64), in(F64), out(F64));
-    dot = module.kernel(DOT, in(F64), in(F64), inOut(F64), I32);
+            out(F64),
+            I32);
+    dots = module.kernel(DOTS, in(F64), in(F64), in(F64), out(F64), I32);
+    dot = module.kernel(DOT, in(F64), in(F64), inOut(F64), I32, I32);
     sum = module.kernel(SUM, in(F64), inOut(F64), I32, I32, I32, I32);
     pack = module.kernel(PACK, in(I32), in(F64), out(F64));
   }
@@ -133,7 +148,15 @@ final class SolverKernels implements AutoCloseable {
 
   /** Loads them. Blocks its task while the driver loads the module. */
   static SolverKernels load(Device device) {
-    return new SolverKernels(device.load(ModuleSource.java("fairlead-solver", JavaKernels.ALL)));
+    ModuleImage java = new ModuleImage.Java(JavaKernels.ALL);
+    return device.context().driver().accepts(java)
+        ? load(device, java, new HostGrids())
+        : load(device, CudaKernels.source(), new GpuGrids());
+  }
+
+  private static SolverKernels load(Device device, ModuleImage image, KernelGrids grids) {
+    KernelModule module = device.load(new ModuleSource(NAME, List.of(image)));
+    return new SolverKernels(module, grids);
   }
 
   /** The pieces of a dot product of this many items; at least one, so that every sum is written. */

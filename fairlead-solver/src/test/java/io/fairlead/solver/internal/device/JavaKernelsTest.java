@@ -101,7 +101,7 @@ class JavaKernelsTest {
   void dotsAreThoseOfApplyDots() {
     int chunks = SolverKernels.chunks(ROWS);
     double[] q = product();
-    FakeArguments a = FakeArguments.of(x, b, q, new double[3 * chunks]);
+    FakeArguments a = FakeArguments.of(x, b, q, new double[3 * chunks], ROWS);
     run(SolverKernels.DOTS, a, chunks, 2);
     assertThat(a.doubles(3)).containsExactly(chunkSums(x, q, b, q, q, q));
   }
@@ -168,7 +168,7 @@ class JavaKernelsTest {
   void denseIsTheProductUpToRounding(int n) {
     double[] m = vector(n * n);
     double[] v = vector(n);
-    FakeArguments a = FakeArguments.of(m, v, new double[n], n);
+    FakeArguments a = FakeArguments.of(m, v, new double[n], n, n);
     run(SolverKernels.DENSE, a, n, 2);
     for (int i = 0; i < n; i++) {
       double expected = 0;
@@ -187,7 +187,18 @@ class JavaKernelsTest {
     double[] q = vector(ROWS);
     FakeArguments a =
         FakeArguments.of(
-            0.5, 1, scalars, p, q, inverse, 2.0, x, b, new double[ROWS], new double[2 * chunks]);
+            0.5,
+            1,
+            scalars,
+            p,
+            q,
+            inverse,
+            2.0,
+            x,
+            b,
+            new double[ROWS],
+            new double[2 * chunks],
+            ROWS);
     run(SolverKernels.UPDATE, a, chunks, 2);
     double[] newX = new double[ROWS];
     double[] r = new double[ROWS];
@@ -223,7 +234,7 @@ class JavaKernelsTest {
   void dotLeavesTheOtherRowsOfThePartialsAlone() {
     int chunks = SolverKernels.chunks(ROWS);
     double[] partials = vector(3 * chunks);
-    FakeArguments a = FakeArguments.of(x, b, partials, 1);
+    FakeArguments a = FakeArguments.of(x, b, partials, 1, ROWS);
     run(SolverKernels.DOT, a, chunks, 2);
     double[] expected = partials.clone();
     System.arraycopy(chunkSums(x, b), 0, expected, chunks, chunks);
