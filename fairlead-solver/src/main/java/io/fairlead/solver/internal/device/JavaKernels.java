@@ -11,8 +11,8 @@ import java.util.Map;
 
 /**
  * The solver's kernels as Java code, for the host device. {@link SolverKernels} has their names and
- * parameters, {@link HostGrids} what one work item is. The same in CUDA C++ is {@link
- * CudaKernels}: what is changed here must change there.
+ * parameters, {@link HostGrids} what one work item is. The same in CUDA C++ is {@link CudaKernels}:
+ * what is changed here must change there.
  *
  * <p><b>Order of sums.</b> A row's sum runs in the order of its entries; a dot product sums {@link
  * SolverKernels#CHUNK} items in a row, and one work item adds the chunks in order. Nothing depends
