@@ -212,7 +212,7 @@ class EngineDeadlockTest {
                       }));
       TaskScopeTest.awaitQuietly(held);
       Completion<Integer> command = owner.call(() -> a.call(0, i -> i + 1));
-      Eventually.holds("the owner waits", () -> a.stats().waiting() == 1);
+      Eventually.holds("the owner waits", () -> WaitGraph.size() == 1); // not only queued
       ownerWaits.countDown();
       scope.join();
       assertThat(holder.failure())
@@ -254,7 +254,7 @@ class EngineDeadlockTest {
                       i -> {
                         both.countDown();
                         TaskScopeTest.awaitQuietly(both);
-                        Eventually.holds("the other waits", () -> a.stats().waiting() == 1);
+                        Eventually.holds("the other waits", () -> WaitGraph.size() == 1);
                         b.close();
                         return i;
                       }));
