@@ -54,6 +54,7 @@ public abstract class DriverContract {
   private static final Grid ONE = Grid.of(1);
 
   /** What the kernel that loses a context throws, where kernels are Java. */
+  @SuppressWarnings("StaticAssignmentOfThrowable") // tests compare with this very one
   private static final RuntimeException CAUSE =
       new ArithmeticException("thrown by the kernel on purpose");
 
