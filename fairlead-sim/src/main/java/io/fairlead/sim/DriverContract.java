@@ -53,16 +53,14 @@ public abstract class DriverContract {
   private static final long NAP_NANOS = 20_000;
   private static final Grid ONE = Grid.of(1);
 
-  /** What the kernel that loses a context throws, where kernels are Java. */
-  @SuppressWarnings("StaticAssignmentOfThrowable") // tests compare with this very one
-  private static final RuntimeException CAUSE =
-      new ArithmeticException("thrown by the kernel on purpose");
-
   /** The driver under test. */
   protected Driver driver;
 
   /** The context of device 0, current on the test's thread. */
   protected long context;
+
+  /** What the kernel that loses a context throws, where kernels are Java. */
+  private final RuntimeException cause = new ArithmeticException("thrown by the kernel on purpose");
 
   private final List<Runnable> held = new CopyOnWriteArrayList<>();
   private final AtomicReference<@Nullable Throwable> elsewhere = new AtomicReference<>();
@@ -159,7 +157,7 @@ public abstract class DriverContract {
     launchJava(
         stream,
         (a, begin, end) -> {
-          throw CAUSE;
+          throw cause;
         });
     return DriverException.LAUNCH_FAILED;
   }
@@ -1013,7 +1011,7 @@ public abstract class DriverContract {
     expectLost(context, status);
     DriverException first = driver.status(context);
     if (driver.capabilities().contains(Capability.JAVA_KERNELS)) {
-      assertThat(first).hasCause(CAUSE);
+      assertThat(first).hasCause(cause);
     }
     assertThat(driver.reached(stream)).as("work behind the fault was not done").isZero();
     List<Runnable> calls =

@@ -36,6 +36,7 @@ public final class CudaApi {
 
   // --- shapes of calls: P is a pointer, handle or size, I an int, B a byte -----------------------
 
+  private static final MethodHandle VOID = shape();
   private static final MethodHandle I = shape(JAVA_INT);
   private static final MethodHandle P = shape(JAVA_LONG);
   private static final MethodHandle IP = shape(JAVA_INT, JAVA_LONG);
@@ -73,6 +74,7 @@ public final class CudaApi {
   private final MemorySegment primaryCtxGetState;
   private final MemorySegment ctxGetCurrent;
   private final MemorySegment ctxSetCurrent;
+  private final MemorySegment ctxSynchronize;
   private final MemorySegment ctxGetStreamPriorityRange;
   private final MemorySegment streamCreateWithPriority;
   private final MemorySegment streamDestroy;
@@ -137,6 +139,7 @@ public final class CudaApi {
     primaryCtxGetState = needed("cuDevicePrimaryCtxGetState");
     ctxGetCurrent = needed("cuCtxGetCurrent");
     ctxSetCurrent = needed("cuCtxSetCurrent");
+    ctxSynchronize = needed("cuCtxSynchronize");
     ctxGetStreamPriorityRange = needed("cuCtxGetStreamPriorityRange");
     streamCreateWithPriority = needed("cuStreamCreateWithPriority");
     streamDestroy = needed("cuStreamDestroy_v2");
@@ -431,6 +434,14 @@ public final class CudaApi {
       return (int) P.invokeExact(this.ctxSetCurrent, context);
     } catch (Throwable e) {
       throw unexpected("cuCtxSetCurrent", e);
+    }
+  }
+
+  int ctxSynchronize() {
+    try {
+      return (int) VOID.invokeExact(this.ctxSynchronize);
+    } catch (Throwable e) {
+      throw unexpected("cuCtxSynchronize", e);
     }
   }
 

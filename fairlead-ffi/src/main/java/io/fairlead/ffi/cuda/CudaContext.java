@@ -33,6 +33,7 @@ import org.jspecify.annotations.Nullable;
  * streams    | streamCreate, dispose         | heartbeat, end | volatile, copied on write under lock
  * hostBlocks | hostAlloc, hostFree, end      | same           | concurrent map; they may all block
  * retains    | retain, release               | same           | the driver's life lock
+ * unfinished | dispose of a stream           | end            | volatile, only ever set
  * </pre>
  *
  * The lock spins and is a leaf.
@@ -53,6 +54,7 @@ final class CudaContext extends CudaObject {
   private final Map<Long, Arena> hostBlocks = new ConcurrentHashMap<>();
   private final MemPool pool;
   private volatile CudaStream[] streams = {};
+  private volatile boolean unfinished;
   private long healthStream;
   private int leastPriority;
   private int greatestPriority;
@@ -153,7 +155,10 @@ final class CudaContext extends CudaObject {
     }
   }
 
-  /** A lost context is not waited for: what it had enqueued was dropped. */
+  /**
+   * A lost context is not waited for: what it had enqueued was dropped. Streams that were destroyed
+   * before their work had ended can only be waited for with all that others do in this context.
+   */
   private void synchronizeStreams() {
     long previous = Current.bind(api, raw);
     try {
@@ -162,6 +167,9 @@ final class CudaContext extends CudaObject {
           note(api.streamSynchronize(stream.raw), "cuStreamSynchronize");
           stream.exit();
         }
+      }
+      if (unfinished && !isLost()) {
+        note(api.ctxSynchronize(), "cuCtxSynchronize");
       }
     } finally {
       Current.restore(api, raw, previous);
@@ -334,6 +342,11 @@ final class CudaContext extends CudaObject {
     } finally {
       scratch.giveBack();
     }
+  }
+
+  /** A stream goes whose work has not ended. */
+  void noteUnfinished() {
+    unfinished = true;
   }
 
   void forget(CudaStream stream) {

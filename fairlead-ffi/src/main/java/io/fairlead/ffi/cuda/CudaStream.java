@@ -82,7 +82,14 @@ final class CudaStream extends CudaObject {
   @Override
   void dispose() {
     context.forget(this);
-    context.disposing("cuStreamDestroy", () -> context.api.streamDestroy(raw));
+    context.disposing("cuStreamDestroy", this::destroy);
     context.tickets.giveBack(slot, signalled);
+  }
+
+  private int destroy() {
+    if (context.api.streamQuery(raw) == Status.NOT_READY) {
+      context.noteUnfinished(); // or the end of the context would not know of it
+    }
+    return context.api.streamDestroy(raw);
   }
 }
