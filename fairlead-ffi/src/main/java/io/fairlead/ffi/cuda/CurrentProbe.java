@@ -3,7 +3,8 @@ package io.fairlead.ffi.cuda;
 import io.fairlead.device.spi.DriverCall;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.Set;
 import java.util.function.IntSupplier;
 
 /**
@@ -16,20 +17,22 @@ import java.util.function.IntSupplier;
 final class CurrentProbe {
   /** Any driver since CUDA 9 takes it; an empty kernel, so that a launch can be tried. */
   private static final String EMPTY_KERNEL =
-      ".version 6.0\n"
-          + ".target sm_50\n"
-          + ".address_size 64\n"
-          + ".visible .entry fairlead_probe()\n"
-          + "{\n"
-          + "ret;\n"
-          + "}\n";
+      """
+      .version 6.0
+      .target sm_50
+      .address_size 64
+      .visible .entry fairlead_probe()
+      {
+      ret;
+      }
+      """;
 
   private static final int BYTES = 256;
   private static final int HOST_FLAGS = 0x03;
 
   private final CudaApi api;
   private final boolean wide;
-  private final boolean[] needed = new boolean[DriverCall.values().length];
+  private final EnumSet<DriverCall> needed = EnumSet.allOf(DriverCall.class);
   private final Scratch scratch = Scratch.take();
   private long stream;
   private long event;
@@ -42,11 +45,10 @@ final class CurrentProbe {
   private CurrentProbe(CudaContext context) {
     this.api = context.api;
     this.wide = context.driver.wideSignals();
-    Arrays.fill(needed, true);
   }
 
   /** The context is current before and after. What cannot be tried counts as a need. */
-  static boolean[] run(CudaContext context) {
+  static Set<DriverCall> run(CudaContext context) {
     CudaApi api = context.api;
     CurrentProbe probe = new CurrentProbe(context);
     try {
@@ -159,7 +161,9 @@ final class CurrentProbe {
 
   private boolean attempt(DriverCall call, IntSupplier body) {
     boolean worked = body.getAsInt() == Status.SUCCESS;
-    needed[call.ordinal()] = !worked;
+    if (worked) {
+      needed.remove(call);
+    }
     return worked;
   }
 

@@ -1,6 +1,8 @@
 package io.fairlead.ffi.cuda;
 
 import io.fairlead.device.spi.DriverCall;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What the objects of one driver share.
@@ -14,30 +16,25 @@ record DriverState(CudaApi api, HandleTable handles, boolean wideSignals, NeedsC
    * Which calls need their context current; known once the first context was there to try them.
    *
    * <pre>
-   * field | writer                         | reader | mode, guard
-   * known | the first retain, under a lock | any    | volatile; its array is not changed after
+   * field  | writer                         | reader | mode, guard
+   * needed | the first retain, under a lock | any    | volatile; the set is not changed after
    * </pre>
    */
   static final class NeedsCurrent {
-    private static final boolean[] ALL = all();
-    private volatile boolean[] known = ALL;
+    private volatile @Nullable Set<DriverCall> needed;
 
+    /** All do until it is known. */
     boolean of(DriverCall call) {
-      return known[call.ordinal()];
+      Set<DriverCall> known = needed;
+      return known == null || known.contains(call);
     }
 
     boolean isKnown() {
-      return known != ALL;
+      return needed != null;
     }
 
-    void learn(boolean[] found) {
-      known = found;
-    }
-
-    private static boolean[] all() {
-      boolean[] all = new boolean[DriverCall.values().length];
-      java.util.Arrays.fill(all, true);
-      return all;
+    void learn(Set<DriverCall> found) {
+      needed = found;
     }
   }
 }
