@@ -177,7 +177,7 @@ class StandInCaptureTest extends StandInFixture {
     MemorySegment stream = stream();
     Object[] all = arguments.clone();
     for (int i = 0; i < all.length; i++) {
-      all[i] = all[i] == MemorySegment.NULL ? stream : all[i];
+      all[i] = MemorySegment.NULL.equals(all[i]) ? stream : all[i];
     }
     begin(stream, THREAD_LOCAL);
     answers(status, function, all);

@@ -33,16 +33,22 @@ import org.jspecify.annotations.Nullable;
  */
 final class StandInLibrary {
 
-  /** What {@code standin_live} counts; the order is its numbers. */
+  /** What {@code standin_live} counts, with its numbers. */
   enum Live {
-    CONTEXTS,
-    STREAMS,
-    EVENTS,
-    MODULES,
-    DEVICE_ALLOCATIONS,
-    HOST_ALLOCATIONS,
-    GRAPHS,
-    GRAPH_EXECS
+    CONTEXTS(0),
+    STREAMS(1),
+    EVENTS(2),
+    MODULES(3),
+    DEVICE_ALLOCATIONS(4),
+    HOST_ALLOCATIONS(5),
+    GRAPHS(6),
+    GRAPH_EXECS(7);
+
+    private final int number;
+
+    Live(int number) {
+      this.number = number;
+    }
   }
 
   private static final int TRAP_BYTES = 256;
@@ -227,7 +233,7 @@ final class StandInLibrary {
   }
 
   long live(Live kind) {
-    return count("standin_live", kind.ordinal());
+    return count("standin_live", kind.number);
   }
 
   /** How often the function was called since the reset. */
