@@ -47,9 +47,9 @@ import org.jspecify.annotations.Nullable;
  * slots[] | owner           | runners | release / acquire: the frame's fields come with it; a
  *         |                 |         | stale slot is harmless, since its frame decides
  * slots   | owner, by growing | runners | volatile; the old array still names the same frames
- * top     | owner lowers it, the runner that took the frame at it adds one | runners |
- *         |                 |         | compare-and-set; upper half = times it was lowered, so
- *         |                 |         | that a late runner cannot hide what was forked since
+ * top     | owner lowers it, a runner that took a frame raises it | runners | compare-and-set;
+ *         |                 |         | upper half = times it was lowered, so that a late runner
+ *         |                 |         | cannot hide what was forked since
  * exposed | owner           | runners | volatile: the owner waits, take frames without delay
  * called  | owner, runners  | both    | compare-and-set: see below
  * region, depth, looks | owner | owner | plain: looks are forksToLook, forksPerLook, looked
@@ -72,8 +72,10 @@ import org.jspecify.annotations.Nullable;
  * Each side writes, then reads the other's: either the owner sends another one, or the runner sees
  * what the owner has left. A runner that finds nothing, since the owner went on, rests again.
  *
- * <p>A runner takes the frame <i>at</i> top, then adds one to it; below the taken frame nothing can
- * be popped until that frame is DONE, so nothing new comes up below.
+ * <p>A runner that took a frame moves top behind it if all from top up to it have begun; below the
+ * taken frame nothing can be popped until that frame is DONE, so nothing new comes up below.
+ * Children of scopes are popped as soon as they have begun, and unwound ones before: then top is
+ * lowered in any case, and a runner looks no further than head.
  *
  * <p>Threads: each instance is used by one thread only, and says so otherwise.
  */
@@ -453,7 +455,7 @@ public final class Forks {
       }
       HEAD.setOpaque(this, h); // a scope's child needs no deque: its scope finds it
     }
-    lowerTop();
+    lowerTopAnyhow();
   }
 
   @SuppressWarnings("CatchingUnchecked") // what was thrown first stands
@@ -497,7 +499,7 @@ public final class Forks {
     }
     if (h != head) {
       HEAD.setOpaque(this, h);
-      lowerTop();
+      lowerTopAnyhow();
     }
   }
 
@@ -530,19 +532,37 @@ public final class Forks {
   }
 
   /** Takes this frame for the calling runner, if it still waits under this number. */
-  @SuppressWarnings("ReferenceEquality") // a frame is itself
   boolean take(ForkFrame frame, long number) {
     long seen = top; // before the frame is taken: see the class comment
-    ForkFrame[] s = slots;
-    int at = (int) seen;
-    boolean atTop = at < s.length && SLOT.getAcquire(s, at) == frame;
+    int next = nextIfAllBegun(frame, (int) seen);
     if (!frame.take(number)) {
       return false;
     }
-    if (atTop) {
-      TOP.compareAndSet(this, seen, word(seen, at + 1));
+    if (next >= 0) {
+      TOP.compareAndSet(this, seen, word(seen, next));
     }
     return true;
+  }
+
+  /**
+   * The index behind this frame if all from the given one up to it have begun, else -1. Of two
+   * runners that take at the same time the second moves no index; who takes next passes over both.
+   */
+  @SuppressWarnings("ReferenceEquality") // a frame is itself
+  private int nextIfAllBegun(ForkFrame frame, int from) {
+    int h = (int) HEAD.getAcquire(this); // after top: what lies below it is no leftover
+    ForkFrame[] s = slots;
+    int end = Math.min(h, s.length);
+    for (int at = from; at < end; at++) {
+      ForkFrame there = (ForkFrame) SLOT.getAcquire(s, at);
+      if (there == frame) {
+        return at + 1;
+      }
+      if (there == null || there.waiting() != 0) {
+        return -1;
+      }
+    }
+    return -1;
   }
 
   private static long word(long seen, int index) {
@@ -551,11 +571,24 @@ public final class Forks {
 
   /** Owner: what was popped may be forked again. */
   private void lowerTop() {
-    long seen = top;
     // also where it is there already: a late runner may be about to move it up by one
-    if ((int) seen >= head) {
-      top = (((seen >>> 32) + 1) << 32) | head;
+    if ((int) top >= head) {
+      lowerTopAnyhow();
     }
+  }
+
+  /**
+   * Owner: a runner that has just begun a child that was popped, or still may, must not take the
+   * index that it had for a sign of what lies here now.
+   */
+  private void lowerTopAnyhow() {
+    long seen = top;
+    top = (((seen >>> 32) + 1) << 32) | Math.min((int) seen, head);
+  }
+
+  /** Below it nothing waits. For tests. */
+  int topIndex() {
+    return (int) top;
   }
 
   /**

@@ -7,6 +7,8 @@ import io.fairlead.fault.DeadlineExceededException;
 import io.fairlead.fault.Mutant;
 import java.lang.reflect.Field;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -401,5 +403,28 @@ class RunnersTest {
     }
     Eventually.holds("it woke, and sleeps again", runners::isAsleep);
     assertThat(met).as("times that it was met in the wait for its lock").isPositive();
+  }
+
+  /** Two runners that take at the same time: the second moves no index, and must not for good. */
+  @Test
+  void whoTakesNextPassesOverWhatOthersTookOutOfOrder() {
+    try (TaskScope<Integer> scope = runtime.scope()) {
+      runtime.runners().close(); // nobody else looks at the deque
+      Forks forks = new Forks(runtime.runners(), new Execution(Task.root(), null), null);
+      List<Fork<Integer>> children = new ArrayList<>();
+      for (int i = 0; i < 4; i++) {
+        Task task = new Task(Task.root(), "child", 0, Placement.FREE, WaitMode.NONBLOCKING);
+        children.add(new Fork<>(scope, task, () -> 1, i, null, true));
+        forks.push(children.get(i));
+      }
+      assertThat(forks.take(children.get(1), 1)).isTrue();
+      assertThat(forks.topIndex()).as("the oldest waits").isZero();
+      assertThat(forks.take(children.get(0), 1)).isTrue();
+      assertThat(forks.topIndex()).isEqualTo(1);
+      assertThat(forks.take(children.get(2), 1)).isTrue();
+      assertThat(forks.topIndex()).as("all before have begun").isEqualTo(3);
+      assertThat(forks.oldest()).isSameAs(children.get(3));
+      forks.end();
+    }
   }
 }
