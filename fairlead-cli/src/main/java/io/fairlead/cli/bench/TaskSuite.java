@@ -83,8 +83,8 @@ final class TaskSuite implements Suite {
         "tasks.scope.fork.nanos",
         "tasks.scope.fork.bytes",
         "tasks.spawn_block.one",
-        "tasks.spawn_block.parked1000",
         "tasks.spawn_block.one.same_carriers",
+        "tasks.spawn_block.parked1000",
         "tasks.spawn_block.parked1000.same_carriers",
         "tasks.notify.p50",
         "tasks.notify.p99_over_p50",
@@ -110,6 +110,8 @@ final class TaskSuite implements Suite {
     measure(options, TaskWorker.Group.FORKS, cores, List.of());
     Recursion two = recursion();
     addParallelForks(alone, two);
+    progress.done(String.format(Locale.ROOT, "forks that suspend, on %d cores", cores));
+    addSuspending(options, cores);
     progress.done(String.format(Locale.ROOT, "wakes and owners, on %d cores", cores));
     measure(options, TaskWorker.Group.WAKES, cores, List.of());
     addWakes(cores);
@@ -212,22 +214,6 @@ final class TaskSuite implements Suite {
   }
 
   private void addWakes(int cores) {
-    rows.add(
-        Row.ratio("tasks.spawn_block.one", of("spawn_block.ours"), of("spawn_block.theirs"))
-            .bounds(0.6, 0.3));
-    rows.add(
-        Row.ratio("tasks.spawn_block.parked1000", of("parked1000.ours"), of("parked1000.theirs"))
-            .bounds(1.5, 1.0));
-    rows.add(
-        Row.ratio(
-            "tasks.spawn_block.one.same_carriers",
-            of("spawn_block.ours"),
-            of("spawn_block.inherited")));
-    rows.add(
-        Row.ratio(
-            "tasks.spawn_block.parked1000.same_carriers",
-            of("parked1000.ours"),
-            of("parked1000.inherited")));
     addNotify(cores, id -> id);
     rows.add(micros("tasks.bound.affine", of("affine")).bounds(2.0, 0.7));
     rows.add(micros("tasks.bound.hot", of("shifted.hot")).bounds(8.0, 2.5));
@@ -245,6 +231,29 @@ final class TaskSuite implements Suite {
     rows.add(Row.exact(id.apply("tasks.notify.p50"), "us", "lower", p50 * MICROS).bounds(3.0, 1.0));
     rows.add(Row.exact(id.apply("tasks.notify.p99_over_p50"), "x", "lower", tail).bounds(5.0, 3.0));
     rows.add(late(id.apply("tasks.notify.busy_p99"), of("notify.busy")).bounds(60.0, 10.0));
+  }
+
+  /** The JDK's scheduler has two speeds here, by process: the medians of some. */
+  private void addSuspending(Options options, int cores) throws Exception {
+    Map<String, List<Double>> medians = new HashMap<>();
+    for (int round = 0; round < (options.quick() ? 1 : 5); round++) {
+      measure(options, TaskWorker.Group.SUSPENDING, cores, List.of());
+      for (String what : List.of("spawn_block", "parked1000")) {
+        for (String who : List.of(".ours", ".theirs", ".inherited")) {
+          medians
+              .computeIfAbsent(what + who, name -> new ArrayList<>())
+              .add(of(what + who).median());
+        }
+      }
+    }
+    medians.forEach((name, values) -> samples.put(name, Samples.of(values)));
+    addSuspending("tasks.spawn_block.one", "spawn_block", 0.6, 0.3);
+    addSuspending("tasks.spawn_block.parked1000", "parked1000", 1.5, 1.0);
+  }
+
+  private void addSuspending(String id, String what, double must, double goal) {
+    rows.add(Row.ratio(id, of(what + ".ours"), of(what + ".theirs")).bounds(must, goal));
+    rows.add(Row.ratio(id + ".same_carriers", of(what + ".ours"), of(what + ".inherited")));
   }
 
   private void addPingPong(Options options, int cores) throws Exception {

@@ -37,6 +37,8 @@ public final class TaskWorker implements Callable<Integer> {
     NOTIFY,
     /** Ping-pong alone: own carriers and the JDK's take turns as processes. */
     PING_PONG,
+    /** Forks of tasks that suspend. */
+    SUSPENDING,
     /** Wakes, waits, owners. */
     WAKES,
     /** A million parked tasks. */
@@ -64,6 +66,7 @@ public final class TaskWorker implements Callable<Integer> {
         case RECURSION -> probes.inTask(() -> recursion(new ForkProbes(fairlead, quick)));
         case NOTIFY -> notifying(probes);
         case PING_PONG -> print("pingpong", probes.pingPong());
+        case SUSPENDING -> suspending(probes);
         case WAKES -> wakes(probes, new ForkProbes(fairlead, quick));
         case MILLION -> million(probes, threadsBefore);
       }
@@ -80,10 +83,13 @@ public final class TaskWorker implements Callable<Integer> {
     print("notify.busy", probes.notifying(1, BUSY_NANOS));
   }
 
-  private void wakes(WakeProbes probes, ForkProbes forks) {
-    notifying(probes);
+  private void suspending(WakeProbes probes) {
     threads("spawn_block", probes.spawnAndBlock());
     threads("parked1000", probes.manyParked());
+  }
+
+  private void wakes(WakeProbes probes, ForkProbes forks) {
+    notifying(probes);
     print("affine", probes.affine());
     print("shifted.hot", probes.shifted(0));
     print("shifted.slept", probes.shifted(REST_NANOS));
