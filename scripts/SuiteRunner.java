@@ -16,7 +16,9 @@ import org.junit.platform.engine.support.descriptor.ClassSource;
 import org.junit.platform.engine.support.descriptor.MethodSource;
 import org.junit.platform.launcher.LauncherDiscoveryRequest;
 import org.junit.platform.launcher.TestExecutionListener;
+import org.junit.platform.launcher.TagFilter;
 import org.junit.platform.launcher.TestIdentifier;
+import org.junit.platform.launcher.TestPlan;
 import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 
@@ -25,8 +27,10 @@ import org.junit.platform.launcher.core.LauncherFactory;
  * failure with its trace, each skip with its reason, and at the end "N passed, N failed, N skipped".
  * Exit code 0 only if some passed and none failed.
  *
- * <p>Run as {@code java -cp CLASSES SuiteRunner TESTS [SUITE...]}: TESTS is the jar or the folder of
- * the test classes, which is on the class path too; SUITE a simple name of a class, all if none.
+ * <p>Run as {@code java -cp CLASSES SuiteRunner TESTS [--list TAG] [SUITE...]}: TESTS is the jar or
+ * the folder of the test classes, which is on the class path too; SUITE a simple name of a class,
+ * with * for any letters, or one test of it, CLASS#TEST; all if none. With {@code --list} nothing is
+ * run: a line CLASS#TEST for each test that has that tag.
  */
 class SuiteRunner implements TestExecutionListener {
   /** What the builds passes over too, see the root pom: race tests have a runner of their own. */
@@ -52,17 +56,44 @@ class SuiteRunner implements TestExecutionListener {
   }
 
   public static void main(String[] args) throws IOException {
-    List<String> suites = suites(Path.of(args[0]), List.of(args).subList(1, args.length));
+    List<String> wanted = List.of(args).subList(1, args.length);
+    if (!wanted.isEmpty() && wanted.getFirst().equals("--list")) {
+      List<String> suites = suites(Path.of(args[0]), wanted.subList(2, wanted.size()));
+      list(request(suites).filters(TagFilter.includeTags(wanted.get(1))).build());
+      return;
+    }
+    boolean isOne = wanted.size() == 1 && wanted.getFirst().contains("#");
+    List<String> words = isOne ? List.of(wanted.getFirst().split("#", 2)) : wanted;
+    List<String> suites = suites(Path.of(args[0]), isOne ? words.subList(0, 1) : words);
     SuiteRunner runner = new SuiteRunner();
-    LauncherFactory.create().execute(request(suites), runner);
+    LauncherFactory.create()
+        .execute((isOne ? request(suites.getFirst(), words.get(1)) : request(suites)).build(), runner);
     System.exit(runner.end(suites) ? 0 : 1);
   }
 
-  private static LauncherDiscoveryRequest request(List<String> suites) {
+  private static LauncherDiscoveryRequestBuilder request(List<String> suites) {
     return LauncherDiscoveryRequestBuilder.request()
         .selectors(suites.stream().map(DiscoverySelectors::selectClass).toList())
-        .configurationParameters(LIMITS)
-        .build();
+        .configurationParameters(LIMITS);
+  }
+
+  private static LauncherDiscoveryRequestBuilder request(String suite, String test) {
+    return LauncherDiscoveryRequestBuilder.request()
+        .selectors(DiscoverySelectors.selectMethod(suite, test))
+        .configurationParameters(LIMITS);
+  }
+
+  private static void list(LauncherDiscoveryRequest request) {
+    TestPlan plan = LauncherFactory.create().discover(request);
+    plan.accept(
+        new TestPlan.Visitor() {
+          @Override
+          public void visit(TestIdentifier test) {
+            if (test.isTest() && test.getSource().orElse(null) instanceof MethodSource method) {
+              System.out.println(simple(suite(test)) + "#" + method.getMethodName());
+            }
+          }
+        });
   }
 
   private static List<String> suites(Path tests, List<String> wanted) throws IOException {
@@ -70,7 +101,7 @@ class SuiteRunner implements TestExecutionListener {
         .filter(entry -> entry.endsWith("Test.class"))
         .map(entry -> entry.substring(0, entry.length() - ".class".length()).replace('/', '.'))
         .filter(name -> !name.matches(NO_SUITE))
-        .filter(name -> wanted.isEmpty() || wanted.contains(simple(name)))
+        .filter(name -> wanted.isEmpty() || wanted.stream().anyMatch(w -> matches(simple(name), w)))
         .sorted()
         .toList();
   }
@@ -86,6 +117,10 @@ class SuiteRunner implements TestExecutionListener {
     try (JarFile jar = new JarFile(tests.toFile())) {
       return jar.stream().map(entry -> entry.getName()).toList();
     }
+  }
+
+  private static boolean matches(String name, String wanted) {
+    return name.matches(wanted.replace("*", ".*"));
   }
 
   private static String simple(String name) {

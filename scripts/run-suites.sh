@@ -6,6 +6,10 @@
 #       fails if a suite of one of the modules (task, say) does; FAIRLEAD_JAVA_OPTS has more options
 #       for the JVMs, split at blanks; a collector or AOT cache there takes the place of the build's
 #
+#   run_gpu_suites JAVA BUNDLE
+#       only what needs a GPU: first the suites, then each test that loses a context in a JVM of its
+#       own, since a process that lost one may not get another
+#
 # What a bundle has for a module, in test/MODULE: tests.jar, classpath (names of jars in lib and
 # test/lib), options, and jdk-carriers (suites that run once more on the JDK's carriers), if any do.
 
@@ -28,6 +32,25 @@ run_suites() {
       run_module "$java" "$bundle" "$module" -Dfairlead.test.closed=true \
         -- $(cat "$bundle/test/$module/jdk-carriers") || failed=1
     fi
+  done
+  return "$failed"
+}
+
+gpu_suites=('*GpuTest' CudaGpuContractTest)
+
+run_gpu_suites() {
+  local java=$1 bundle=$2 module test failed=0 suite_seconds_max=150
+  for module in ffi cli; do
+    [ -e "$bundle/test/$module/tests.jar" ] || continue
+    echo "$module, on the GPU:"
+    run_module "$java" "$bundle" "$module" --add-opens java.base/java.lang=ALL-UNNAMED \
+      -- "${gpu_suites[@]}" || failed=1
+  done
+  suite_seconds_max=40
+  for test in $(run_module "$java" "$bundle" ffi -- --list fault "${gpu_suites[@]}"); do
+    echo "$test, with the fault:"
+    run_module "$java" "$bundle" ffi --add-opens java.base/java.lang=ALL-UNNAMED \
+      -Dfairlead.gpu.faults=true -- "$test" || failed=1
   done
   return "$failed"
 }

@@ -249,6 +249,7 @@ static void defaults(void) {
   g.version = 13000;
   g.devices = 2;
   g.connections = connections_told();
+  g.creation_waits = -1;
   g.depth = 1022; /* as measured: the 1,022nd launch behind a held kernel blocks its caller */
   for (int i = 0; i < MAX_DEVICES; i++) {
     g.device[i] = (struct device){.pool = g.device[i].pool, .limit = (size_t)256 << 20};
@@ -306,6 +307,14 @@ EXPORT void standin_set_connections(int connections) {
 EXPORT void standin_set_depth(int depth) {
   lock();
   g.depth = depth;
+  changed();
+  unlock();
+}
+
+/* From so many streams of a context on, what makes or loads something waits for its kernels. */
+EXPORT void standin_set_creation_waits(int streams) {
+  lock();
+  g.creation_waits = streams;
   changed();
   unlock();
 }

@@ -330,6 +330,25 @@ CUresult current_context(struct context **out) {
 
 struct context *bound(void) { return object_peek(top(), CONTEXT); }
 
+static bool creation_waits(const struct context *context) {
+  if (g.creation_waits < 0 || atomic_load(&context->cancelled)) return false;
+  int streams = 0, running = 0;
+  for (const struct stream *stream = context->streams; stream != NULL; stream = stream->next) {
+    streams++;
+    running += stream->first != NULL && stream->first->what == KERNEL;
+  }
+  return running > 0 && streams >= g.creation_waits;
+}
+
+CUresult context_await_creation(CUcontext handle) {
+  for (;;) {
+    struct context *context = object_peek(handle, CONTEXT);
+    if (context == NULL) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (!creation_waits(context)) return CUDA_SUCCESS;
+    await_change();
+  }
+}
+
 CUresult context_use(struct context *context) {
   if (context->dead) {
     trap("stale handle", "its context %p is no more", context->head.handle);

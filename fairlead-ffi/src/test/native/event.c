@@ -38,6 +38,7 @@ struct op *record_op(enum operation what, struct record *record) {
 
 API(cuEventCreate, BOUND, (CUevent *out, unsigned int flags), (out, flags)) {
   if (out == NULL || (flags & ~7u) != 0) return CUDA_ERROR_INVALID_VALUE;
+  CHECK(context_await_creation(bound()->head.handle));
   struct event *event = zalloc(sizeof *event);
   event->flags = flags;
   object_open(event, EVENT, bound());

@@ -343,6 +343,7 @@ void module_free(void *freed) {
 
 static CUresult load(CUmodule *out, const void *image, struct log *log) {
   if (out == NULL || image == NULL) return CUDA_ERROR_INVALID_VALUE;
+  CHECK(context_await_creation(bound()->head.handle));
   struct module *module = zalloc(sizeof *module);
   object_open(module, MODULE, bound());
   CUresult status = parse(module, image, log);
@@ -399,6 +400,8 @@ API(cuModuleGetFunction, BOUND_IF_OLD, (CUfunction *out, CUmodule handle, const 
   struct module *module;
   CHECK(object_use(handle, MODULE, &module));
   if (out == NULL || name == NULL) return CUDA_ERROR_INVALID_VALUE;
+  CHECK(context_await_creation(module->head.context->head.handle));
+  CHECK(object_use(handle, MODULE, &module)); /* it may be gone by now */
   for (struct function *function = module->functions; function != NULL;
        function = function->next) {
     if (strcmp(function->name, name) != 0) continue;

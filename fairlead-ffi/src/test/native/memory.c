@@ -473,6 +473,7 @@ API(cuMemHostAlloc, BOUND | UNSAFE, (void **out, size_t bytes, unsigned int flag
     (out, bytes, flags)) {
   void *memory;
   if (out == NULL || bytes == 0 || flags > 7) return CUDA_ERROR_INVALID_VALUE;
+  CHECK(context_await_creation(bound()->head.handle));
   if (posix_memalign(&memory, 4096, bytes) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   memset(memory, POISON_NEW, bytes < POISON_NEW_BYTES_MAX ? bytes : POISON_NEW_BYTES_MAX);
   enter((uintptr_t)memory, bytes, PINNED_MEMORY, bound());

@@ -145,6 +145,11 @@ CUresult current_context(struct context **out);
 /* The one that a BOUND call was made under. */
 struct context *bound(void);
 CUresult context_use(struct context *context);
+/*
+ * In that mode: waits until no kernel of the context runs, as a real driver may before it makes or
+ * loads something. What the caller looked at before may be gone then.
+ */
+CUresult context_await_creation(CUcontext handle);
 bool context_idle(const struct context *context);
 void context_fault(struct context *context, int status);
 void context_end(struct context *context);
@@ -158,6 +163,7 @@ struct state {
   bool old_driver;
   bool hardware_queues;
   int version, devices, connections, depth;
+  int creation_waits;       /* from how many streams on; never if negative */
   int blocked;              /* callers that wait for room in a stream */
   unsigned epoch;           /* how often standin_reset was called */
   long live[KINDS], device_allocations, host_allocations;

@@ -358,6 +358,7 @@ CUresult stream_use(CUstream handle, struct stream **out) {
 API(cuStreamCreateWithPriority, BOUND, (CUstream *out, unsigned int flags, int priority),
     (out, flags, priority)) {
   if (out == NULL || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  CHECK(context_await_creation(bound()->head.handle));
   if (priority > LEAST_PRIORITY) priority = LEAST_PRIORITY;
   if (priority < GREATEST_PRIORITY) priority = GREATEST_PRIORITY;
   struct stream *stream = stream_new(bound(), flags, priority);

@@ -34,7 +34,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** The same solves on the host device and on a GPU: the same answers in as many iterations, ± 1. */
 @Timeout(300)
 class SolveOnCudaGpuTest {
-  private static final Path BUS = Path.of("../data/1138_bus.mtx");
+  private static final Path BUS =
+      Path.of(System.getProperty("fairlead.root", ".."), "data", "1138_bus.mtx");
   private static final Pattern ITERATIONS = Pattern.compile("\"iterations\": (\\d+)");
 
   @TempDir Path folder;

@@ -10,6 +10,7 @@ import io.fairlead.sim.DriverContract;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.IntSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
@@ -42,10 +43,18 @@ class CudaDriverContractTest {
       this.signals = signals;
     }
 
+    /**
+     * From how many streams on nothing is made or loaded while a kernel runs; never if negative.
+     */
+    int creationWaitsFrom() {
+      return -1;
+    }
+
     @Override
     protected Driver open() {
       standIn.reset();
       standIn.oldDriver(old);
+      standIn.creationWaitsFrom(creationWaitsFrom());
       for (int device = 0; device < devices(); device++) {
         standIn.memory(device, memoryBytes());
       }
@@ -64,9 +73,12 @@ class CudaDriverContractTest {
     }
 
     @Override
-    protected int fault(long stream) {
-      CudaKernels.fault(driver, module(), stream);
-      return DriverException.ILLEGAL_ADDRESS;
+    protected IntSupplier fault(long stream) {
+      Runnable fault = CudaKernels.fault(driver, module(), stream);
+      return () -> {
+        fault.run();
+        return DriverException.ILLEGAL_ADDRESS;
+      };
     }
 
     private long module() {
@@ -123,6 +135,32 @@ class CudaDriverContractTest {
   class WithoutWriteValues extends OnStandIn {
     WithoutWriteValues() {
       super(false, "fill");
+    }
+  }
+
+  /** As a real driver may: so no rule needs that something can be made while a stream is held. */
+  @Nested
+  class CreationWaits extends OnStandIn {
+    CreationWaits() {
+      super(false, "write");
+    }
+
+    @Override
+    int creationWaitsFrom() {
+      return 0;
+    }
+  }
+
+  /** As one did: with few streams nothing waits, and with many all that makes something. */
+  @Nested
+  class CreationWaitsWithManyStreams extends OnStandIn {
+    CreationWaitsWithManyStreams() {
+      super(false, "write");
+    }
+
+    @Override
+    int creationWaitsFrom() {
+      return 32;
     }
   }
 }

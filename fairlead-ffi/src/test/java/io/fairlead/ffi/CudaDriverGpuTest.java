@@ -9,6 +9,7 @@ import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.sim.DriverContract;
 import io.fairlead.sim.LaunchArguments;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
@@ -16,6 +17,7 @@ import java.util.stream.LongStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -114,12 +116,13 @@ class CudaDriverGpuTest {
 
   /** Whoever sees it knows that the heartbeat sees it, and whether a fresh context can be had. */
   @Test
+  @Tag(DriverContract.FAULT)
   void aFaultIsSeenByTheHeartbeatAlone() {
     Assumptions.assumeTrue(CudaGpu.mayFault(), "not asked for");
     long stream = driver.streamCreate(context, 0, null);
     long module = driver.moduleLoad(context, CudaKernels.PTX);
     long since = System.nanoTime();
-    CudaKernels.fault(driver, module, stream);
+    CudaKernels.fault(driver, module, stream).run();
     driver.signal(stream, 1);
     while (driver.status(context) == null) {
       Thread.onSpinWait();

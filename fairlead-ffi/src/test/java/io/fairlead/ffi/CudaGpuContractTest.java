@@ -6,6 +6,7 @@ import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.sim.DriverContract;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.function.IntSupplier;
 import org.junit.jupiter.api.BeforeEach;
 
 /** The driver's rules on a GPU. */
@@ -60,8 +61,11 @@ class CudaGpuContractTest extends DriverContract {
   }
 
   @Override
-  protected int fault(long stream) {
-    CudaKernels.fault(driver, module(), stream);
-    return DriverException.ILLEGAL_ADDRESS;
+  protected IntSupplier fault(long stream) {
+    Runnable fault = CudaKernels.fault(driver, module(), stream);
+    return () -> {
+      fault.run();
+      return DriverException.ILLEGAL_ADDRESS;
+    };
   }
 }

@@ -71,8 +71,9 @@ final class CudaKernels {
     };
   }
 
-  /** A kernel that stores to where nothing is. As {@link #hold}. */
-  static void fault(Driver driver, long module, long stream) {
-    driver.launch(stream, driver.kernel(module, "nullstore"), ALONE, new LaunchArguments());
+  /** Launches, if run, a kernel that stores to where nothing is. As {@link #hold}. */
+  static Runnable fault(Driver driver, long module, long stream) {
+    long kernel = driver.kernel(module, "nullstore");
+    return () -> driver.launch(stream, kernel, ALONE, new LaunchArguments());
   }
 }

@@ -25,8 +25,9 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The strict stand-in for {@code libcuda.so.1}: built by gcc once per JVM from {@code
- * src/test/native}, which says what it does. There is one per process, whoever loads it by {@link
- * #path()}, so a test that uses it calls {@link #reset()} first and looks at {@link #traps()} last.
+ * src/test/native} of this module, which says what it does. There is one per process, whoever loads
+ * it by {@link #path()}, so a test that uses it calls {@link #reset()} first and looks at {@link
+ * #traps()} last.
  *
  * <p>{@code FAIRLEAD_CC} names another compiler; {@code -Dfairlead.standin.flags="-fsanitize=..."}
  * adds flags, for a run by hand.
@@ -78,7 +79,13 @@ final class StandInLibrary {
   }
 
   private static @Nullable StandInLibrary build() {
-    Path sources = Path.of("src", "test", "native").toAbsolutePath();
+    // The same below the root of the repository and of a bundle.
+    Path sources =
+        Path.of(System.getProperty("fairlead.root", ".."), "fairlead-ffi", "src", "test", "native");
+    if (!Files.isDirectory(sources)) {
+      reason = "NO SOURCES OF THE STAND-IN (" + sources + ")";
+      return null;
+    }
     Path target = Path.of("target", "standin", "libcuda.so.1").toAbsolutePath();
     Path fresh = target.resolveSibling("libcuda." + ProcessHandle.current().pid());
     try {
@@ -216,6 +223,13 @@ final class StandInLibrary {
   /** Operations that a stream takes, the running one included, before its callers block. */
   void depth(int operations) {
     control("standin_set_depth", operations);
+  }
+
+  /**
+   * From so many streams on, what makes or loads something waits for kernels; never if negative.
+   */
+  void creationWaitsFrom(int streams) {
+    control("standin_set_creation_waits", streams);
   }
 
   void memory(int device, long bytes) {

@@ -25,7 +25,10 @@ import java.util.concurrent.TimeUnit;
  * {@code src/test/native/emulated-gpu.cpp}, which says how it runs them. Any thread.
  */
 final class EmulatedGpu {
-  private static final Path EMULATION = Path.of("src/test/native/emulated-gpu.cpp");
+  private static final Path EMULATION =
+      Path.of(
+          System.getProperty("fairlead.root", ".."),
+          "fairlead-cli/src/test/native/emulated-gpu.cpp");
 
   private final MethodHandle signature;
   private final MethodHandle launch;
@@ -62,8 +65,8 @@ final class EmulatedGpu {
 
   /** Builds it at the first call. The test is skipped, loudly, where there is no g++. */
   static EmulatedGpu get() {
-    boolean there = hasCompiler();
-    String wanted = "g++ is to compile solver.cu for the processor";
+    boolean there = hasCompiler() && Files.exists(EMULATION);
+    String wanted = "g++ and " + EMULATION + " are to compile solver.cu for the processor";
     if (!there) {
       System.err.println("!! NOT RUN: " + wanted);
     }
