@@ -98,6 +98,7 @@ void object_open(void *opened, enum kind kind, struct context *context) {
   struct object *object = opened;
   int taken = slot_take();
   slots[taken].object = object;
+  slots[taken].with_context = false;
   uint64_t generation = ++slots[taken].generation;
   object->kind = kind;
   object->context = context;

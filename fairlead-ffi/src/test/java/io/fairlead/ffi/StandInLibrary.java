@@ -111,7 +111,9 @@ final class StandInLibrary {
     command.addAll(List.of("-fPIC", "-shared", "-pthread", "-fvisibility=hidden"));
     command.addAll(List.of("-Wall", "-Wextra", "-Werror"));
     // Its worker threads live on, so it must never be unloaded.
-    command.addAll(List.of("-Wl,-z,nodelete", "-Wl,-soname,libcuda.so.1"));
+    command.add("-Wl,-z,nodelete");
+    // Not the driver's name: whoever asks for that one later is to get the real one, or none.
+    command.add("-Wl,-soname,libcuda-standin.so");
     Stream.of(System.getProperty("fairlead.standin.flags", "").split(" "))
         .filter(flag -> !flag.isBlank())
         .forEach(command::add);

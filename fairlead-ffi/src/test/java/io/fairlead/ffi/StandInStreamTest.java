@@ -13,6 +13,7 @@ import java.lang.invoke.MethodType;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /** The stand-in's streams, events, hardware queues, write-values and host functions. */
@@ -210,6 +211,12 @@ class StandInStreamTest extends StandInFixture {
 
   private interface BehindKernel {
     void enqueue(MemorySegment stream, MemorySegment slot);
+  }
+
+  /** Whatever the process's environment says: the driver under test changes it. */
+  @BeforeEach
+  void asManyQueuesAsADriverHasByItself() {
+    standIn.connections(8);
   }
 
   /** That many streams, each a held kernel with something behind it. */

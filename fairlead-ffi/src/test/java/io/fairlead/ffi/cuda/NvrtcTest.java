@@ -47,7 +47,8 @@ class NvrtcTest {
 
   @Test
   void theLogIsInTheError() {
-    assertThatThrownBy(() -> compiler().compile(source("int f() { return nonsense; }"), H200))
+    Nvrtc compiler = compiler();
+    assertThatThrownBy(() -> compiler.compile(source("int f() { return nonsense; }"), H200))
         .isInstanceOfSatisfying(
             DriverException.class,
             e -> assertThat(e.status()).isEqualTo(DriverException.INVALID_IMAGE))
