@@ -161,6 +161,14 @@ public abstract class DriverContract {
   }
 
   /**
+   * Whether a device can be used again once its lost context was released. Else a retain goes on to
+   * say why it was lost, as long as the process lives.
+   */
+  protected boolean replacesLostContexts() {
+    return true;
+  }
+
+  /**
    * Makes ready for the answer, which enqueues work that loses the context of {@code stream}, and
    * gives the status of the loss. The context is current both times.
    */
@@ -1098,6 +1106,10 @@ public abstract class DriverContract {
     expectLost(context, status);
     refused(status, () -> driver.retain(0));
     driver.release(context);
+    if (!replacesLostContexts()) {
+      refused(status, () -> driver.retain(0));
+      return;
+    }
     long fresh = driver.retain(0);
     driver.makeCurrent(fresh);
     context = fresh;
@@ -1149,7 +1161,7 @@ public abstract class DriverContract {
     needFaults();
     long stream = stream();
     long number = kernel("number");
-    driver.launch(stream, number, Grid.of(1), new LaunchArguments().scalar(0).buffer(4711, 8));
+    driver.launch(stream, number, Grid.of(1), new LaunchArguments().scalar(0).buffer(4096, 8));
     expectLost(context, DriverException.ILLEGAL_ADDRESS);
   }
 

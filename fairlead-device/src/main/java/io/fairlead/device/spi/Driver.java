@@ -50,7 +50,11 @@ public interface Driver extends AutoCloseable {
 
   // --- contexts -----------------------------------------------------------------------------
 
-  /** Retains the device's primary context and returns its handle. Does not make it current. */
+  /**
+   * Retains the device's primary context and returns its handle. Does not make it current. After a
+   * fatal fault it is refused with that fault: until the last release, or, where the driver gives a
+   * process no other context (CUDA), for good.
+   */
   long retain(int device);
 
   /** Releases one retain; at the last one the context and all that lives in it end. */
