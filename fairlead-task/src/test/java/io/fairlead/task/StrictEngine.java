@@ -91,10 +91,12 @@ final class StrictEngine {
   private static @Nullable SymbolLookup build() {
     String told = System.getenv("FAIRLEAD_CC");
     String compiler = told == null || told.isBlank() ? "gcc" : told;
-    Path module = Path.of(System.getProperty("fairlead.root")).resolve("fairlead-task");
+    Path root = Path.of(System.getProperty("fairlead.root"));
+    Path source = root.resolve("fairlead-task/src/test/c/strict.c");
     try {
+      // Where the suites run, since a bundle may lie where nobody can write.
       Path library =
-          Files.createDirectories(module.resolve("target/strict"))
+          Files.createDirectories(Path.of("target", "strict").toAbsolutePath())
               .resolve(System.mapLibraryName("strict"));
       Process process =
           new ProcessBuilder(
@@ -107,7 +109,7 @@ final class StrictEngine {
                   "-fPIC",
                   "-o",
                   library.toString(),
-                  module.resolve("src/test/c/strict.c").toString())
+                  source.toString())
               .inheritIO()
               .start();
       if (process.waitFor() != 0) {
