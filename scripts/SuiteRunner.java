@@ -66,9 +66,19 @@ class SuiteRunner implements TestExecutionListener {
     List<String> words = isOne ? List.of(wanted.getFirst().split("#", 2)) : wanted;
     List<String> suites = suites(Path.of(args[0]), isOne ? words.subList(0, 1) : words);
     SuiteRunner runner = new SuiteRunner();
-    LauncherFactory.create()
-        .execute((isOne ? request(suites.getFirst(), words.get(1)) : request(suites)).build(), runner);
+    runner.execute(isOne ? request(suites.getFirst(), words.get(1)) : request(suites));
     System.exit(runner.end(suites, isOne) ? 0 : 1);
+  }
+
+  /** An OutOfMemoryError of a test ends the run, and JUnit's threads would keep the JVM alive. */
+  private void execute(LauncherDiscoveryRequestBuilder request) {
+    try {
+      LauncherFactory.create().execute(request.build(), this);
+    } catch (Throwable last) {
+      failed++;
+      out.println("  failed: all that follows, since a test ended the run");
+      last.printStackTrace(out);
+    }
   }
 
   private static LauncherDiscoveryRequestBuilder request(List<String> suites) {
