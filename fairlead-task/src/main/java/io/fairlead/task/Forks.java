@@ -665,13 +665,16 @@ public final class Forks {
     return !called && CALLED.compareAndSet(this, false, true);
   }
 
-  /** Throws where there is neither a thread to be had nor a watcher: nobody would ever come. */
+  /**
+   * Throws where there is neither a thread to be had nor a watcher, and something lies here still:
+   * nobody would ever come. The last watcher may be the one that has just emptied this.
+   */
   private void send() {
     try {
       runners.send(this);
     } catch (Throwable none) {
       called = false; // the next wait tries again
-      if (!runners.wakesWatcher()) {
+      if (!runners.wakesWatcher() && holdsFrames()) {
         throw none;
       }
     }

@@ -329,6 +329,12 @@ final class Runners {
     return watch == DEEP;
   }
 
+  /** How many runners rest, so that the next order needs no thread. For tests. */
+  int resting() {
+    Idle newest = idle.get();
+    return newest == null ? 0 : newest.height;
+  }
+
   /** How many runners there are. For tests. */
   int alive() {
     return alive.get();

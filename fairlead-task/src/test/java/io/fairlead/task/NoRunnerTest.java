@@ -17,6 +17,17 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(60)
 class NoRunnerTest {
 
+  /**
+   * For the OutOfMemoryError that Java throws: one that got out of a test would end JUnit's run.
+   */
+  private static final class NoThread extends VirtualMachineError {
+    private static final long serialVersionUID = 1;
+
+    NoThread() {
+      super("no thread, on purpose");
+    }
+  }
+
   /** Gives so many threads, then none, until there are more. */
   private static final class Scarce implements ThreadFactory {
     private final ThreadFactory from;
@@ -32,7 +43,7 @@ class NoRunnerTest {
       if (left.getAndDecrement() <= 0) {
         left.incrementAndGet();
         refused.incrementAndGet();
-        throw new OutOfMemoryError("no thread, on purpose");
+        throw new NoThread();
       }
       return from.newThread(body);
     }
@@ -62,7 +73,7 @@ class NoRunnerTest {
           0,
           () -> {
             try (TaskScope<Long> scope = runtime.scope()) {
-              assertThatExceptionOfType(OutOfMemoryError.class)
+              assertThatExceptionOfType(NoThread.class)
                   .isThrownBy(() -> scope.forkJoin(NoRunnerTest::fib, 5))
                   .withMessageContaining("on purpose");
               threads.left.set(Integer.MAX_VALUE);
@@ -129,10 +140,58 @@ class NoRunnerTest {
           () -> {
             for (int i = 0; i < 3; i++) {
               assertThat(isTakenWhileItsParentWaits(runtime)).as("round %s", i).isTrue();
+              // its child has ended, but it may still be on its way to where it can be called
+              Eventually.holds("the only runner rests", () -> runtime.runners().resting() == 1);
             }
             return null;
           });
       assertThat(threads.refused.get()).isPositive();
+    }
+  }
+
+  /** Between the parent's look at what lies here and its look for a watcher. */
+  @Test
+  void aParentWhoseLastFrameTheLastWatcherTookWaitsForIt() {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.MIXED)) {
+      Thread parent = Thread.currentThread();
+      AtomicInteger refusedToParent = new AtomicInteger();
+      CountDownLatch begun = new CountDownLatch(1);
+      AtomicInteger asked = new AtomicInteger();
+      ThreadFactory from = runtime.threads;
+      runtime.threads =
+          body -> {
+            if (asked.getAndIncrement() == 0) {
+              return from.newThread(
+                  () -> {
+                    Eventually.holds("the parent waits", () -> refusedToParent.get() > 0);
+                    body.run();
+                  });
+            }
+            if (Thread.currentThread() == parent) {
+              refusedToParent.incrementAndGet();
+              Eventually.holds("the watcher took the child", () -> begun.getCount() == 0);
+            }
+            throw new NoThread();
+          };
+      Completion.Source<Boolean> done = Completion.source();
+      runtime.<Void>enter(
+          "parent",
+          0,
+          () -> {
+            try (TaskScope<Integer> scope = runtime.scope()) {
+              scope.fork(
+                  () -> {
+                    begun.countDown();
+                    Eventually.holds(
+                        "the parent found no watcher", () -> refusedToParent.get() > 1);
+                    done.complete(true);
+                    return 1;
+                  });
+              assertThat(done.completion().await(Duration.ofSeconds(20))).isTrue();
+              assertThat(scope.join()).containsExactly(1);
+            }
+            return null;
+          });
     }
   }
 
