@@ -6,8 +6,10 @@ import static org.assertj.core.api.Assertions.assertThatExceptionOfType;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
+import org.jetbrains.lincheck.datastructures.IntGen;
 import org.jetbrains.lincheck.datastructures.ModelCheckingOptions;
 import org.jetbrains.lincheck.datastructures.Operation;
+import org.jetbrains.lincheck.datastructures.Param;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -91,7 +93,7 @@ public class QueuesLinearizableTest {
     private final CarrierQueue queue = new CarrierQueue();
 
     @Operation(nonParallelGroup = "carrier")
-    public boolean offer(int number) {
+    public boolean offer(@Param(gen = IntGen.class) int number) {
       return queue.offer(new Numbered(number));
     }
 
@@ -151,7 +153,7 @@ public class QueuesLinearizableTest {
     private final ReadyQueue queue = new ReadyQueue();
 
     @Operation
-    public void add(int number) {
+    public void add(@Param(gen = IntGen.class) int number) {
       queue.add(new Numbered(number));
     }
 
@@ -178,7 +180,7 @@ public class QueuesLinearizableTest {
     private final CarrierQueue own = new CarrierQueue();
 
     @Operation
-    public void add(int number) {
+    public void add(@Param(gen = IntGen.class) int number) {
       queue.add(new Numbered(number));
     }
 
@@ -240,7 +242,7 @@ public class QueuesLinearizableTest {
     }
 
     @Operation
-    public String offer(int number) {
+    public String offer(@Param(gen = IntGen.class) int number) {
       return queue.offer(new Command(number)).name();
     }
 
@@ -308,7 +310,7 @@ public class QueuesLinearizableTest {
     private int reckoned;
 
     @Operation(nonParallelGroup = "parent")
-    public void fork(int number) {
+    public void fork(@Param(gen = IntGen.class) int number) {
       Task task = new Task(Task.root(), "c" + number, 0, Placement.FREE, WaitMode.NONBLOCKING);
       Fork<Integer> child = new Fork<>(SCOPE, task, () -> number, all.size(), null, true);
       all.add(child);
@@ -399,7 +401,7 @@ public class QueuesLinearizableTest {
     private volatile int taken;
 
     @Operation(nonParallelGroup = "producer")
-    public void add(int number) {
+    public void add(@Param(gen = IntGen.class) int number) {
       queue.add(number);
     }
 
