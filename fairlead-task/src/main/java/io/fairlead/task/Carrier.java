@@ -108,6 +108,10 @@ final class Carrier extends RoleThread {
   private int batch;
   private long batchNanos;
   private int slotTurns;
+
+  /** The last one that it took of its own may run here only. */
+  private boolean stayed;
+
   private boolean searches;
   private boolean works = true;
   private int naps;
@@ -216,7 +220,7 @@ final class Carrier extends RoleThread {
 
   private boolean isOverdue(long now, long since) {
     return (since > Carriers.READY_NANOS && !carriers.ready.isEmpty())
-        || (since > Carriers.POLL_NANOS && (slot != null || isPollDue(now)))
+        || (since > Carriers.POLL_NANOS && (slot != null || !staying.isEmpty() || isPollDue(now)))
         || (since > Watcher.LATE_NANOS && !queue.isEmpty())
         || (spare && carriers.hasTooManySpares());
   }
@@ -235,9 +239,10 @@ final class Carrier extends RoleThread {
     return works;
   }
 
-  /** What may run here only is first every other time. */
+  /** What may run here only is first, but not twice in a row: nobody else can take it. */
   private @Nullable Resumable nextOwn() {
-    Resumable stays = (turns & 1) == 0 ? staying.poll() : null;
+    Resumable stays = stayed ? null : staying.poll();
+    stayed = stays != null;
     Resumable next = stays == null ? nextShared() : stays;
     return next == null ? staying.poll() : next;
   }
@@ -267,6 +272,9 @@ final class Carrier extends RoleThread {
   private void resume(Resumable next) {
     MOUNTED.setOpaque(this, next);
     woke = false;
+    if (hasWork()) {
+      carriers.watch(); // who yielded, or what a poll made ready, was said to nobody
+    }
     try {
       next.resume();
     } catch (Throwable thrown) {

@@ -120,6 +120,93 @@ class CarriersTest {
     assertThat(ran).hasValue(1_000);
   }
 
+  // --- nobody is left behind a task that computes
+
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2})
+  void whatStaysGoesOnWhileATaskForks(int regulars) {
+    Carriers carriers = carriers(regulars);
+    AtomicBoolean again = new AtomicBoolean();
+    CountDownLatch parks = new CountDownLatch(1);
+    Thread stays =
+        carriers.threadThatStays(
+            () -> {
+              parks.countDown();
+              LockSupport.park();
+              again.set(true);
+            });
+    stays.start();
+    await(parks);
+    List<Thread> forking = new ArrayList<>();
+    CountDownLatch forks = new CountDownLatch(regulars);
+    for (int i = 0; i < regulars; i++) {
+      forking.add(
+          start(
+              carriers,
+              () -> {
+                forks.countDown();
+                while (!again.get()) {
+                  Carriers.atForkPoint(System.nanoTime());
+                  for (int spins = 0; spins < 100; spins++) {
+                    Thread.onSpinWait();
+                  }
+                }
+              }));
+    }
+    await(forks);
+    LockSupport.unpark(stays);
+    forking.forEach(CarriersTest::join);
+    join(stays);
+  }
+
+  @Test
+  void whoYieldsToOneThatStaysAndComputesGoesOnElsewhere() {
+    Carriers carriers = carriers(2);
+    AtomicReference<Thread> home = new AtomicReference<>();
+    CountDownLatch parks = new CountDownLatch(1);
+    AtomicBoolean computes = new AtomicBoolean();
+    AtomicBoolean back = new AtomicBoolean();
+    Thread stays =
+        carriers.threadThatStays(
+            () -> {
+              home.set(VirtualThreads.carrier());
+              parks.countDown();
+              LockSupport.park();
+              computes.set(true);
+              while (!back.get()) {
+                Thread.onSpinWait();
+              }
+            });
+    stays.start();
+    await(parks);
+    AtomicBoolean there = new AtomicBoolean();
+    Thread yields;
+    do {
+      yields =
+          start(
+              carriers,
+              () -> {
+                if (!home.get().equals(VirtualThreads.carrier())) {
+                  return;
+                }
+                there.set(true);
+                while (!carriers.isWatcherAsleep()) { // which would see to it
+                  Thread.onSpinWait();
+                }
+                LockSupport.unpark(stays);
+                while (!computes.get()) {
+                  Thread.yield();
+                }
+                back.set(true);
+              });
+      while (yields.isAlive() && !there.get()) {
+        Thread.onSpinWait();
+      }
+    } while (!there.get());
+    join(yields);
+    join(stays);
+  }
+
   // --- none is lost
 
   @ParameterizedTest
