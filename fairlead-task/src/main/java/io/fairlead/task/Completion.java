@@ -635,8 +635,8 @@ public final class Completion<T extends @Nullable Object> {
   private Object settled(WaitMode mode, Wait wait) {
     try {
       return switch (mode) {
-        case SPIN -> exposed(() -> spin(wait));
-        case BLOCKING -> exposed(() -> block(wait));
+        case SPIN -> exposed(wait, () -> spin(wait));
+        case BLOCKING -> exposed(wait, () -> block(wait));
         case NONBLOCKING -> park(wait);
       };
     } finally {
@@ -674,12 +674,16 @@ public final class Completion<T extends @Nullable Object> {
   }
 
   /** What the caller's task has forked is for runners to take meanwhile. */
-  private static Object exposed(Supplier<Object> waiting) {
+  private static Object exposed(Wait wait, Supplier<Object> waiting) {
     Execution here = Execution.current();
     if (here == null) {
       return waiting.get();
     }
-    here.expose();
+    if (wait.obeys) {
+      here.expose();
+    } else {
+      here.exposeAnyhow();
+    }
     try {
       return waiting.get();
     } finally {
@@ -742,7 +746,7 @@ public final class Completion<T extends @Nullable Object> {
       }
       Thread.onSpinWait();
     }
-    return exposed(() -> parkExposed(wait));
+    return exposed(wait, () -> parkExposed(wait));
   }
 
   private Object parkExposed(Wait wait) {

@@ -623,9 +623,19 @@ public final class Forks {
     }
   }
 
+  /** As {@link #expose}, for a wait that must not end: where there is no thread nobody comes. */
+  @SuppressWarnings("CatchingUnchecked") // what is waited for goes on, whatever happens here
+  void exposeAnyhow() {
+    try {
+      expose();
+    } catch (Throwable none) {
+      // the owner runs what lies here, when it has waited
+    }
+  }
+
   /** The owner is about to wait for what a runner has: none lies here, then perhaps elsewhere. */
   void exposeOrLookElsewhere() {
-    expose();
+    exposeAnyhow();
     if (!exposed) {
       runners.processorFree();
     }

@@ -71,7 +71,7 @@ final class LentCall<T extends @Nullable Object> implements Runnable {
     Outcome outcome;
     try {
       outcome = source.completion().await(WaitMode.NONBLOCKING);
-    } catch (RuntimeException stop) {
+    } catch (RuntimeException | Error stop) {
       if (STEP.compareAndSet(this, QUEUED, WITHDRAWN)) {
         throw stop;
       }

@@ -788,8 +788,11 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     if (lazy != null) {
       lazy.exposeOrLookElsewhere();
     }
-    if (here != null) {
-      here.expose(); // what scopes further out have forked lies in the same deque
+    // what scopes further out have forked lies in the same deque
+    if (here != null && obeys) {
+      here.expose();
+    } else if (here != null) {
+      here.exposeAnyhow();
     }
     try {
       while (running != 0) {

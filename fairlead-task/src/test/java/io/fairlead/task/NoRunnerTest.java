@@ -195,6 +195,77 @@ class NoRunnerTest {
     }
   }
 
+  @Test
+  void aJoinThatFindsNoThreadForWhatLiesBelowWaitsAllTheSame() {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.NEVER)) {
+      Scarce threads = scarce(runtime);
+      runtime.<Void>enter(
+          "parent",
+          0,
+          () -> {
+            try (TaskScope<Long> scope = runtime.scope()) {
+              assertThat(scope.forkJoin((forks, n) -> onlyTheNewest(runtime, threads, forks), 0))
+                  .isEqualTo(3);
+              assertThat(scope.forkJoin(NoRunnerTest::fib, 5)).isEqualTo(5);
+            }
+            return null;
+          });
+    }
+  }
+
+  /** One thread takes the newest, and ends when none was to be had for the other. */
+  private static long onlyTheNewest(TaskRuntime runtime, Scarce threads, Forks forks) {
+    LongFrame below = forks.fork((own, n) -> n, 1);
+    int refused = threads.refused.get();
+    LongFrame newest =
+        forks.fork(
+            (own, n) -> {
+              while (threads.refused.get() < refused + 2) { // the fork's own, and the wait's
+                Thread.onSpinWait();
+              }
+              return n;
+            },
+            2);
+    assertThat(newest.takeForRunner()).isTrue();
+    threads.left.set(1);
+    runtime.runners().execute(newest);
+    threads.left.set(0);
+    return forks.join(newest) + forks.join(below);
+  }
+
+  @Test
+  void aScopeThatFindsNoThreadForWhatLiesBelowIsClosedAllTheSame() {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.NEVER)) {
+      Scarce threads = scarce(runtime);
+      runtime.<Void>enter(
+          "parent",
+          0,
+          () -> {
+            try (TaskScope<Integer> outer = runtime.scope()) {
+              outer.fork(() -> 1);
+              AtomicInteger ended = new AtomicInteger();
+              int refused = threads.refused.get();
+              TaskScope<Integer> scope = runtime.scope();
+              CountDownLatch begun = new CountDownLatch(1);
+              scope.fork(
+                  ForkOptions.DEFAULT.eager(true),
+                  () -> {
+                    begun.countDown();
+                    while (threads.refused.get() < refused + 1) {
+                      Thread.onSpinWait();
+                    }
+                    return ended.incrementAndGet();
+                  });
+              begun.await();
+              scope.close();
+              assertThat(ended).hasValue(1);
+              assertThat(outer.join()).containsExactly(1);
+            }
+            return null;
+          });
+    }
+  }
+
   /** The parent waits for its child, which a runner has to begin. */
   private static boolean isTakenWhileItsParentWaits(TaskRuntime runtime) throws Exception {
     CountDownLatch ran = new CountDownLatch(1);
