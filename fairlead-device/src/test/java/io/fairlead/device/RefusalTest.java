@@ -142,7 +142,7 @@ class RefusalTest {
               closed.countDown();
             });
     try {
-      return closed.await(5, TimeUnit.SECONDS);
+      return closed.await(30, TimeUnit.SECONDS);
     } catch (InterruptedException e) {
       return false;
     }
