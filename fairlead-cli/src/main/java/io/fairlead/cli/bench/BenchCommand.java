@@ -24,7 +24,7 @@ import picocli.CommandLine.Parameters;
     mixinStandardHelpOptions = true,
     sortOptions = false,
     versionProvider = Version.class,
-    subcommands = {VCycleWorker.class, TaskWorker.class, JobsWorker.class},
+    subcommands = {VCycleWorker.class, TaskWorker.class, JobsWorker.class, CudaWorker.class},
     synopsisSubcommandLabel = "",
     footer = {
       "",
@@ -35,7 +35,8 @@ import picocli.CommandLine.Parameters;
     })
 public final class BenchCommand implements Callable<Integer> {
   private static final List<Suite> SUITES =
-      List.of(new VCycleSuite(), new HostSuite(), new SolveSuite(), new TaskSuite());
+      List.of(
+          new VCycleSuite(), new HostSuite(), new SolveSuite(), new TaskSuite(), new CudaSuite());
 
   private static final int GRID = 64;
 
@@ -44,7 +45,7 @@ public final class BenchCommand implements Callable<Integer> {
   @Parameters(
       arity = "0..1",
       paramLabel = "SUITE",
-      description = "One of: vcycle, host, solve, tasks.")
+      description = "One of: vcycle, host, solve, tasks, cuda.")
   private @Nullable String suite;
 
   @Option(names = "--list", description = "Say what would be measured, and stop.")

@@ -1,0 +1,199 @@
+package io.fairlead.cli.bench;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import io.fairlead.cli.Progress;
+import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.runtime.DriverReport;
+import io.fairlead.runtime.DriverUnavailableException;
+import io.fairlead.runtime.Fairlead;
+import io.fairlead.runtime.FairleadConfig;
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What the suite for GPUs does without one: its probes and its baseline, on the stand-in. */
+@Timeout(120)
+@EnabledOnOs(OS.LINUX)
+class CudaSuiteTest {
+  private static final Path ROOT =
+      Path.of(System.getProperty("fairlead.root", "..")).toAbsolutePath();
+
+  private static final String KERNELS =
+      """
+      //standin 1
+      kernel nop
+      kernel spin nanos:i64
+      kernel hold flag:ptr
+      kernel nullstore
+      """;
+
+  private static final int SCALE = 100;
+
+  @TempDir static Path folder;
+
+  private static Path standIn = Path.of("libstandin.so");
+
+  @BeforeAll
+  static void buildStandIn() throws IOException, InterruptedException {
+    Path sources = ROOT.resolve("fairlead-ffi/src/test/native");
+    boolean possible = Files.isDirectory(sources) && Files.isExecutable(Path.of("/usr/bin/gcc"));
+    String wanted = "gcc and " + sources + " are to make the stand-in driver";
+    if (!possible) {
+      System.err.println("!! NOT RUN: " + wanted);
+    }
+    assumeTrue(possible, wanted);
+    standIn = folder.resolve("libstandin.so");
+    List<String> command =
+        new ArrayList<>(
+            List.of("gcc", "-std=c11", "-O1", "-fPIC", "-shared", "-pthread", "-Wl,-z,nodelete"));
+    command.addAll(List.of("-o", standIn.toString()));
+    try (Stream<Path> files = Files.list(sources)) {
+      files.map(Path::toString).filter(f -> f.endsWith(".c")).forEach(command::add);
+    }
+    Process gcc = new ProcessBuilder(command).inheritIO().start();
+    assertThat(gcc.waitFor(60, TimeUnit.SECONDS)).isTrue();
+    assertThat(gcc.exitValue()).isZero();
+  }
+
+  private static void onStandIn(Consumer<CudaProbes> body) {
+    FairleadConfig config =
+        FairleadConfig.defaults()
+            .withDevice("cuda")
+            .withDriverSetting("library", standIn.toString());
+    // The provider that is asked whether there is a GPU knows this property alone.
+    String before = System.getProperty(CudaSuite.LIBRARY_PROPERTY);
+    System.setProperty(CudaSuite.LIBRARY_PROPERTY, standIn.toString());
+    try (Fairlead fairlead = Fairlead.open(config)) {
+      body.accept(new CudaProbes(fairlead, new ModuleImage.Ptx(KERNELS), SCALE));
+    } finally {
+      if (before == null) {
+        System.clearProperty(CudaSuite.LIBRARY_PROPERTY);
+      } else {
+        System.setProperty(CudaSuite.LIBRARY_PROPERTY, before);
+      }
+    }
+  }
+
+  private static void requireSamples(double[] samples, int count, double least) {
+    assertThat(samples).hasSize(count);
+    assertThat(Samples.of(samples).min()).isPositive().isGreaterThanOrEqualTo(least);
+  }
+
+  @Test
+  void launchesAndWaitsAreMeasured() {
+    onStandIn(
+        probes -> {
+          requireSamples(probes.waits(0, 4_000), 40, 0);
+          requireSamples(probes.waits(20_000, 3_000), 30, 20_000);
+          requireSamples(probes.launches(), 5, 0);
+        });
+  }
+
+  @Test
+  void whatIsCheapIsMeasured() {
+    onStandIn(
+        probes -> {
+          assertThat(probes.finishedWaits()[0]).hasSize(5);
+          assertThat(probes.guards()).hasDimensions(3, 5);
+          requireSamples(probes.interrupts(), 5, 0);
+        });
+  }
+
+  @Test
+  void eachOfManyWaitersIsWoken() {
+    onStandIn(
+        probes -> {
+          double[][] wakes = probes.manyWaiters(103, 8);
+          requireSamples(wakes[0], 103, 0);
+          assertThat(wakes[1]).containsExactly(0);
+        });
+  }
+
+  @Test
+  void aFaultFailsAllWithOneCause() {
+    onStandIn(
+        probes -> {
+          double[][] failed = probes.fault(50);
+          requireSamples(failed[0], 50, 0);
+          assertThat(failed[1]).as("causes").containsExactly(1);
+          assertThat(failed[2]).as("waiters that passed").containsExactly(0);
+          assertThat(failed[3]).as("the launch is named").containsExactly(1);
+        });
+  }
+
+  @Test
+  void theBaselineIsBuiltAndRuns() throws IOException, InterruptedException {
+    Path image = Files.writeString(folder.resolve("kernels"), KERNELS);
+    CudaPeer peer =
+        new CudaPeer(ROOT.resolve("fairlead-lab/peers/cuda/baseline.sh"), standIn.toString());
+    List<String> lines = peer.samples(image, SCALE);
+    assertThat(lines.stream().map(line -> line.split(" ", -1)[1]))
+        .containsExactly("wait.0", "wait.20", "wait.200", "launch");
+    double[] waits =
+        Arrays.stream(lines.get(1).split(" ", -1)).skip(2).mapToDouble(Double::valueOf).toArray();
+    requireSamples(waits, 30, 20_000);
+  }
+
+  @Test
+  void aBaselineThatFailsSaysWhy() throws IOException {
+    Path image = Files.writeString(folder.resolve("kernels"), KERNELS);
+    Path script = ROOT.resolve("fairlead-lab/peers/cuda/baseline.sh");
+    assertThatThrownBy(() -> new CudaPeer(script, "libno-such.so").samples(image, SCALE))
+        .isInstanceOf(CudaPeer.MissingException.class)
+        .hasMessageContaining("libno-such.so");
+    assertThatThrownBy(() -> new CudaPeer(folder.resolve("none"), "").samples(image, SCALE))
+        .isInstanceOf(CudaPeer.MissingException.class)
+        .hasMessageContaining("not there");
+  }
+
+  @Test
+  void whatIsOverTheBaselineIsTheMedianOfTheRounds() {
+    List<Samples> ours = List.of(Samples.of(11_000, 12_000), Samples.of(15_000), Samples.of(9_000));
+    List<Samples> theirs = List.of(Samples.of(10_000), Samples.of(11_000), Samples.of(8_500));
+    Row row = CudaSuite.over("r", ours, theirs, false, 2.0, 0.5);
+    assertThat(row.value()).isEqualTo(1.5, within(1e-9));
+    assertThat(row.baseline()).isEqualTo(10, within(1e-9));
+    assertThat(row.n()).isEqualTo(4);
+    assertThat(row.verdict()).isEqualTo("kept");
+    assertThat(CudaSuite.over("r", ours, theirs, true, 2.0, 0.5).value())
+        .isEqualTo(2, within(1e-9));
+  }
+
+  @Test
+  void theKernelsShipWithTheProgram() throws IOException {
+    assertThat(CudaWorker.kernels())
+        .contains(".entry nop(", ".entry spin(", ".entry hold(", ".entry nullstore(", "@%p1 bra");
+  }
+
+  @Test
+  void withoutAGpuItSaysSo() {
+    boolean there =
+        Fairlead.drivers().stream()
+            .filter(driver -> driver.name().equals("cuda"))
+            .anyMatch(DriverReport::available);
+    assumeTrue(!there, "there is a GPU here");
+    CudaSuite suite = new CudaSuite();
+    Progress progress = Progress.to(new PrintWriter(new StringWriter()), false);
+    assertThatThrownBy(() -> suite.run(new Suite.Options(true, 64), progress))
+        .isInstanceOf(DriverUnavailableException.class)
+        .hasMessageContaining("'cuda' was asked for and is not available");
+  }
+}
