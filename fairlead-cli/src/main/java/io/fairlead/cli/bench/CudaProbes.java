@@ -12,6 +12,7 @@ import io.fairlead.device.KernelModule;
 import io.fairlead.device.Mark;
 import io.fairlead.device.ModuleSource;
 import io.fairlead.device.Param;
+import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.ModuleImage;
@@ -98,7 +99,11 @@ final class CudaProbes {
   }
 
   private void warmUp(Runnable body) {
-    long end = System.nanoTime() + 1_500 * MILLI / scale;
+    warmUp(1_500 * MILLI, body);
+  }
+
+  private void warmUp(long nanos, Runnable body) {
+    long end = System.nanoTime() + nanos / scale;
     while (System.nanoTime() < end) {
       body.run();
     }
@@ -112,7 +117,8 @@ final class CudaProbes {
         () -> {
           DeviceStream stream = context.stream();
           double[] samples = new double[rounds(fullRounds)];
-          warmUp(() -> launchAndWait(stream, nanos));
+          // The same code whatever the kernel takes: a long one has it warm from a short one.
+          warmUp(nanos == 0 ? 1_500 * MILLI : 300 * MILLI, () -> launchAndWait(stream, nanos));
           for (int i = 0; i < samples.length; i++) {
             long start = System.nanoTime();
             launchAndWait(stream, nanos);
@@ -189,18 +195,19 @@ final class CudaProbes {
   }
 
   /**
-   * A driver call that does nothing: where the context must be current, where it need not be, and
-   * without anything around it. Samples of the first are missing where the driver demands none.
+   * A driver call that does nothing: where the context must be current, and is not; where it need
+   * not be; and the same loop with nothing around. Samples of the first or the second are missing
+   * with a driver that demands the context for no such call, or for each.
    */
   double[][] guards() {
-    double[] bound = {};
-    double[] unbound = {};
-    if (context.driver().needsCurrent(DriverCall.MEMORY_INFO)) {
-      bound = cheap(() -> guarded(DriverCall.MEMORY_INFO));
-    }
-    if (!context.driver().needsCurrent(DriverCall.LAUNCH)) {
-      unbound = cheap(() -> guarded(DriverCall.LAUNCH));
-    }
+    Driver driver = context.driver();
+    double[] none = {};
+    double[] bound =
+        driver.needsCurrent(DriverCall.MEMORY_INFO)
+            ? cheap(() -> guarded(DriverCall.MEMORY_INFO))
+            : none;
+    double[] unbound =
+        driver.needsCurrent(DriverCall.LAUNCH) ? none : cheap(() -> guarded(DriverCall.LAUNCH));
     return new double[][] {bound, unbound, cheap(this::unguarded)};
   }
 
