@@ -15,6 +15,8 @@ import java.util.Arrays;
 import java.util.Locale;
 import java.util.Objects;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
@@ -56,6 +58,8 @@ public final class CudaWorker implements Callable<Integer> {
   @Option(names = "--image", description = "A module with the kernels, in place of this program's.")
   private @Nullable Path image;
 
+  private final CountDownLatch ended = new CountDownLatch(1);
+
   /** Made by the command line parser. */
   public CudaWorker() {}
 
@@ -70,11 +74,11 @@ public final class CudaWorker implements Callable<Integer> {
   @Override
   public Integer call() throws IOException {
     String code = image == null ? kernels() : Files.readString(image);
-    Thread watch = Thread.ofPlatform().daemon().name("hang-watch").start(this::haltIfItHangs);
+    Thread.ofPlatform().daemon().name("hang-watch").start(this::haltIfItHangs);
     try {
       openAndMeasure(new ModuleImage.Ptx(code));
     } finally {
-      watch.interrupt();
+      ended.countDown();
     }
     return 0;
   }
@@ -102,7 +106,9 @@ public final class CudaWorker implements Callable<Integer> {
 
   private void haltIfItHangs() {
     try {
-      Thread.sleep(HANGS);
+      if (ended.await(HANGS.toSeconds(), TimeUnit.SECONDS)) {
+        return;
+      }
     } catch (InterruptedException e) {
       return;
     }
