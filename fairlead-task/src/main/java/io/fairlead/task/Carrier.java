@@ -481,24 +481,34 @@ final class Carrier extends RoleThread {
   }
 
   private @Nullable Resumable lookForAWhile() {
-    if (!carriers.roomToSearch()) {
+    if (!carriers.roomToSearch() && !carriers.roomToLinger()) {
       return look();
     }
+    boolean lingers = false;
+    Resumable found = null;
     long start = System.nanoTime();
     long end = start + Carriers.SEARCH_NANOS;
-    for (long now = start; now - end < 0; now = System.nanoTime()) {
-      Resumable found = look();
-      if (found != null) {
-        return found;
-      }
-      if (end - start < Carriers.SEARCH_PENDING_NANOS
-          && carriers.hasSources()
-          && carriers.anyPending()) {
+    for (long now = start; found == null && now - end < 0; now = System.nanoTime()) {
+      found = look();
+      if (found == null && !lingers && carriers.lingers()) {
+        lingers = true;
         end = start + Carriers.SEARCH_PENDING_NANOS;
       }
+      makeRoom();
+    }
+    if (lingers) {
+      carriers.stopLingering();
+    }
+    return found;
+  }
+
+  @SuppressWarnings("ThreadPriorityCheck") // where there is one processor others may want it
+  private void makeRoom() {
+    if (carriers.regulars == 1) {
+      Thread.yield();
+    } else {
       Thread.onSpinWait();
     }
-    return null;
   }
 
   /** Once at everything, in the order in which it is wanted. */

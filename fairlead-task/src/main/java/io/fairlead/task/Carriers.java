@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
@@ -53,6 +54,7 @@ import org.jspecify.annotations.Nullable;
  * field      | writer                | reader   | mode, guard
  * all        | watcher (spares come and go) | anyone | copy on write
  * searching  | carriers, wakers      | producers | atomic: see above
+ * lingering  | searchers             | searchers | atomic: one searches on for what is pending
  * bell (of each) | its carrier, wakers | wakers | volatile, compare-and-set: one waker for each park
  * napper     | carriers              | carriers, watcher | compare-and-set: one naps and polls while
  *            |                       |          | something is pending, the others sleep
@@ -84,8 +86,11 @@ final class Carriers {
   /** How long a carrier searches before it parks: about what a park and a wake cost together. */
   static final long SEARCH_NANOS = 20_000;
 
-  /** How long it goes on while something is pending: most device work of interest is shorter. */
-  static final long SEARCH_PENDING_NANOS = 100_000;
+  /**
+   * How long one of them goes on while something is pending: most device work of interest is
+   * shorter, and a nap takes some 50 µs longer than it says.
+   */
+  static final long SEARCH_PENDING_NANOS = 300_000;
 
   /** Naps while something is pending: the first one; they double up to the source's maximum. */
   static final long NAP_NANOS_FIRST = 20_000;
@@ -128,6 +133,7 @@ final class Carriers {
   final ThreadFactory threads = this::thread;
   private final CopyOnWriteArrayList<Polled> sources = new CopyOnWriteArrayList<>();
   private final AtomicInteger searching = new AtomicInteger();
+  private final AtomicBoolean lingering = new AtomicBoolean();
   private final AtomicInteger sparesActive = new AtomicInteger();
   private final Watcher watcher;
   final LongAdder wakes = new LongAdder();
@@ -381,7 +387,9 @@ final class Carriers {
   /** Whether one more may search: half of them at most, for the others hinder those who work. */
   boolean trySearch() {
     int now = searching.get();
-    return roomToSearch() && 2 * now < regulars && searching.compareAndSet(now, now + 1);
+    return (roomToSearch() || roomToLinger())
+        && 2 * now < regulars
+        && searching.compareAndSet(now, now + 1);
   }
 
   /** Whether a processor is free for it: with one only, or with all in use, searching hinders. */
@@ -391,6 +399,20 @@ final class Carriers {
       mounted += carrier.isMounted() ? 1 : 0;
     }
     return regulars > 1 && mounted < regulars;
+  }
+
+  /** Whether something is pending for the only carrier, which has nothing else to do. */
+  boolean roomToLinger() {
+    return regulars == 1 && hasSources() && anyPending();
+  }
+
+  /** Whether something is pending, and the caller is the one to search on for it. */
+  boolean lingers() {
+    return !lingering.get() && hasSources() && anyPending() && lingering.compareAndSet(false, true);
+  }
+
+  void stopLingering() {
+    lingering.set(false);
   }
 
   /** One that was about to park goes back to search, whatever the others do. */
