@@ -21,7 +21,7 @@ run_suites() {
   shift 2
   for module in "$@"; do
     if [ ! -e "$bundle/test/$module/tests.jar" ]; then
-      echo "run-suites: the bundle has no tests of '$module'; it has: $(ls "$bundle/test")" >&2
+      echo "run-suites: the bundle has no tests of '$module'; it has: $(tr '\n' ' ' < "$bundle/test/modules")" >&2
       return 2
     fi
     echo "$module:"
