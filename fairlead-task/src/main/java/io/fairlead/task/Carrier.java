@@ -490,11 +490,13 @@ final class Carrier extends RoleThread {
     long end = start + Carriers.SEARCH_NANOS;
     for (long now = start; found == null && now - end < 0; now = System.nanoTime()) {
       found = look();
-      if (found == null && !lingers && carriers.lingers()) {
-        lingers = true;
-        end = start + Carriers.SEARCH_PENDING_NANOS;
+      if (found == null) {
+        if (!lingers && carriers.lingers()) {
+          lingers = true;
+          end = start + Carriers.SEARCH_PENDING_NANOS;
+        }
+        makeRoom();
       }
-      makeRoom();
     }
     if (lingers) {
       carriers.stopLingering();
