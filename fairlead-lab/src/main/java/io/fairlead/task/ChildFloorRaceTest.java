@@ -20,28 +20,16 @@ import org.openjdk.jcstress.infra.results.II_Result;
 @Outcome(expect = Expect.FORBIDDEN, desc = "The child was not there to take.")
 @State
 public class ChildFloorRaceTest {
-  private static final TaskRuntime RUNTIME = TaskRuntime.open(TaskConfig.DEFAULT);
-  private static final TaskScope<Integer> SCOPE = RUNTIME.scope();
-
-  static {
-    RUNTIME.runners().close(); // nobody but the actors looks at the deques
-  }
-
-  private final Forks forks = new Forks(RUNTIME.runners(), new Execution(Task.root(), null), null);
-  private final Fork<Integer> second = child(1);
-  private final Fork<Integer> next = child(2);
+  private final Forks forks = ChildTrimRaceTest.deque();
+  private final Fork<Integer> second = ChildTrimRaceTest.child(1);
+  private final Fork<Integer> next = ChildTrimRaceTest.child(2);
 
   /** Begun by its parent, so that no runner has moved top past it. */
   public ChildFloorRaceTest() {
-    Fork<Integer> begun = child(0);
+    Fork<Integer> begun = ChildTrimRaceTest.child(0);
     forks.push(begun);
     begun.claim();
     forks.push(second);
-  }
-
-  private static Fork<Integer> child(int index) {
-    Task task = new Task(Task.root(), "child", 0, Placement.FREE, WaitMode.NONBLOCKING);
-    return new Fork<>(SCOPE, task, () -> 1, index, null, true);
   }
 
   @Actor

@@ -26,7 +26,7 @@ public class ChildTrimRaceTest {
     RUNTIME.runners().close(); // nobody but the actors looks at the deques
   }
 
-  private final Forks forks = new Forks(RUNTIME.runners(), new Execution(Task.root(), null), null);
+  private final Forks forks = deque();
   private final Fork<Integer> first = child(0);
   private final Fork<Integer> second = child(1);
 
@@ -34,7 +34,12 @@ public class ChildTrimRaceTest {
     forks.push(first);
   }
 
-  private static Fork<Integer> child(int index) {
+  /** At which nobody but the actors looks. */
+  static Forks deque() {
+    return new Forks(RUNTIME.runners(), new Execution(Task.root(), null), null);
+  }
+
+  static Fork<Integer> child(int index) {
     Task task = new Task(Task.root(), "child", 0, Placement.FREE, WaitMode.NONBLOCKING);
     return new Fork<>(SCOPE, task, () -> 1, index, null, true);
   }
