@@ -1,5 +1,5 @@
 /*
- * What a launch and a wait cost in C, by the driver API: the baseline of "fairlead bench cuda".
+ * What launches, waits, allocations and copies cost in C, by the driver API: the baseline of "fairlead bench cuda".
  *
  *   baseline LIBRARY IMAGE SCALE    LIBRARY is the driver's (libcuda.so.1), IMAGE a file with PTX of
  *                                   the kernels nop and spin, SCALE divides the numbers of rounds
@@ -14,6 +14,7 @@
 #include <time.h>
 
 enum { SPIN_SCHEDULING = 1, NON_BLOCKING = 1, WARM_UP = 2000, BATCH = 200, BATCHES = 300 };
+enum { RELEASE_THRESHOLD = 4, ALLOCATED_BYTES = 4096, COPIED_BYTES = 64 << 20, COPIES = 40 };
 
 static int (*init)(unsigned);
 static int (*device_get)(int *, int);
@@ -24,6 +25,14 @@ static int (*module_load)(void **, const void *);
 static int (*get_function)(void **, void *, const char *);
 static int (*stream_create)(void **, unsigned, int);
 static int (*stream_synchronize)(void *);
+static int (*allocate)(unsigned long long *, size_t, void *);
+static int (*release)(unsigned long long, void *);
+static int (*default_pool)(void **, int);
+static int (*set_pool)(void *, int, void *);
+static int (*pin)(void **, size_t, unsigned);
+static int (*unpin)(void *);
+static int (*copy_up)(unsigned long long, const void *, size_t, void *);
+static int (*copy_down)(void *, unsigned long long, size_t, void *);
 static int (*launch_kernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                             void *, void **, void **);
 
@@ -53,6 +62,14 @@ static void load_driver(const char *path) {
   *(void **)&get_function = find("cuModuleGetFunction");
   *(void **)&stream_create = find("cuStreamCreateWithPriority");
   *(void **)&stream_synchronize = find("cuStreamSynchronize");
+  *(void **)&allocate = find("cuMemAllocAsync");
+  *(void **)&release = find("cuMemFreeAsync");
+  *(void **)&default_pool = find("cuDeviceGetDefaultMemPool");
+  *(void **)&set_pool = find("cuMemPoolSetAttribute");
+  *(void **)&pin = find("cuMemHostAlloc");
+  *(void **)&unpin = find("cuMemFreeHost");
+  *(void **)&copy_up = find("cuMemcpyHtoDAsync_v2");
+  *(void **)&copy_down = find("cuMemcpyDtoHAsync_v2");
   *(void **)&launch_kernel = find("cuLaunchKernel");
 }
 
@@ -115,6 +132,55 @@ static void launches(int batches) {
   printf("\n");
 }
 
+/* The pool keeps what is freed, as ours does: else each wait gives it back to the system. */
+static void keep_freed(int device) {
+  void *pool;
+  unsigned long long all = ~0ULL;
+  check(default_pool(&pool, device), "cuDeviceGetDefaultMemPool");
+  check(set_pool(pool, RELEASE_THRESHOLD, &all), "cuMemPoolSetAttribute");
+}
+
+/* Per pair of an allocation and its end, in the order of the stream. */
+static void allocations(int batches) {
+  printf("samples alloc");
+  for (int i = -batches / 5; i < batches; i++) {
+    long start = now();
+    for (int j = 0; j < BATCH; j++) {
+      unsigned long long address;
+      check(allocate(&address, ALLOCATED_BYTES, stream), "cuMemAllocAsync");
+      check(release(address, stream), "cuMemFreeAsync");
+    }
+    if (i >= 0) printf(" %.1f", (double)(now() - start) / BATCH);
+    synchronize();
+  }
+  printf("\n");
+}
+
+/* Copies of pinned memory, each waited for: to the device, or back. */
+static void copies(const char *name, int up, int rounds) {
+  void *block;
+  unsigned long long buffer;
+  check(pin(&block, COPIED_BYTES, 0), "cuMemHostAlloc");
+  check(allocate(&buffer, COPIED_BYTES, stream), "cuMemAllocAsync");
+  check(copy_up(buffer, block, COPIED_BYTES, stream), "cuMemcpyHtoDAsync");
+  synchronize();
+  printf("samples %s", name);
+  for (int i = -3; i < rounds; i++) {
+    long start = now();
+    check(up ? copy_up(buffer, block, COPIED_BYTES, stream) : copy_down(block, buffer, COPIED_BYTES, stream),
+          "a copy");
+    synchronize();
+    if (i >= 0) printf(" %ld", now() - start);
+  }
+  printf("\n");
+  check(release(buffer, stream), "cuMemFreeAsync");
+  synchronize();
+  check(unpin(block), "cuMemFreeHost");
+}
+
+/* No less than a few. */
+static int rounds(int full, int scale) { return full / scale < 5 ? 5 : full / scale; }
+
 int main(int count, char **words) {
   if (count != 4) {
     fprintf(stderr, "usage: baseline LIBRARY IMAGE SCALE\n");
@@ -142,6 +208,10 @@ int main(int count, char **words) {
   waits("wait.0", 0, 4000 / scale);
   waits("wait.20", 20000, 3000 / scale);
   waits("wait.200", 200000, 800 / scale);
-  launches(BATCHES / scale);
+  keep_freed(device);
+  launches(rounds(BATCHES, scale));
+  allocations(rounds(BATCHES, scale));
+  copies("copy.up", 1, rounds(COPIES, scale));
+  copies("copy.down", 0, rounds(COPIES, scale));
   return 0;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the baseline of "fairlead bench cuda" and runs it: what a launch and a wait cost in C.
+# Builds the baseline of "fairlead bench cuda" and runs it: what launches, waits, allocations and copies cost in C.
 #
 #   baseline.sh LIBRARY IMAGE SCALE    see baseline.c
 #

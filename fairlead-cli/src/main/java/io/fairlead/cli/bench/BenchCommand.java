@@ -61,6 +61,15 @@ public final class BenchCommand implements Callable<Integer> {
   private @Nullable Integer grid;
 
   @Option(
+      names = "--only",
+      split = ",",
+      paramLabel = "ROW",
+      description =
+          "Measure only these rows, by id or by what comes before a point in it (cuda; see --list)."
+              + " May be repeated.")
+  private List<String> only = List.of();
+
+  @Option(
       names = "--json",
       paramLabel = "FILE",
       description = "Write the rows there as JSON; - is standard output.")
@@ -80,7 +89,8 @@ public final class BenchCommand implements Callable<Integer> {
       }
       AtomicFile.requireWritable(Path.of(json)); // now, not after an hour of measuring
     }
-    Suite.Options options = new Suite.Options(quick, grid == null ? GRID : grid);
+    Suite.Options options = new Suite.Options(quick, grid == null ? GRID : grid, only);
+    requireRows(line, options);
     if (list) {
       list(line, options);
       return ExitCode.OK;
@@ -99,12 +109,37 @@ public final class BenchCommand implements Callable<Integer> {
     }
   }
 
+  private void requireRows(CommandLine line, Suite.Options options) {
+    if (only.isEmpty() || suite == null) {
+      return;
+    }
+    Suite chosen = chosen(line);
+    if (!chosen.takesOnly()) {
+      throw new CommandLine.ParameterException(
+          line, "--only: the suite " + suite + " measures all of its rows or none");
+    }
+    List<String> ids = chosen.ids(options);
+    for (String name : only) {
+      if (ids.stream().noneMatch(id -> Suite.Options.names(name, id))) {
+        throw new CommandLine.ParameterException(
+            line,
+            "--only: the suite "
+                + suite
+                + " has no row '"
+                + name
+                + "' here; 'fairlead bench "
+                + suite
+                + " --list' names them");
+      }
+    }
+  }
+
   private void list(CommandLine line, Suite.Options options) {
     PrintWriter out = line.getOut();
     List<Suite> shown = suite == null ? SUITES : List.of(chosen(line));
     for (Suite each : shown) {
       out.println(each.name() + ": " + each.about());
-      each.ids(options).forEach(id -> out.println("  " + id));
+      each.ids(options).stream().filter(options::wants).forEach(id -> out.println("  " + id));
     }
   }
 

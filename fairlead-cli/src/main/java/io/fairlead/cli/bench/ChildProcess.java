@@ -8,9 +8,11 @@ import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
@@ -38,13 +40,22 @@ final class ChildProcess {
     return Math.min(wanted, Runtime.getRuntime().availableProcessors());
   }
 
+  /** As {@link #onCores(int, List, List, Duration)}, for as long as it takes. */
+  static Result onCores(int wanted, List<String> properties, List<String> args) throws Exception {
+    return onCores(wanted, properties, args, null);
+  }
+
   /**
    * Runs this program on that many cores (where {@code taskset} is there to bind it; else the child
    * only believes that it has so many) and waits for it.
    *
-   * @throws ChildFailedException with its output, if it fails
+   * @param properties more options for its JVM
+   * @param limit it is ended after that; null: never
+   * @throws ChildFailedException with its output, if it fails or is ended
    */
-  static Result onCores(int wanted, List<String> properties, List<String> args) throws Exception {
+  static Result onCores(
+      int wanted, List<String> properties, List<String> args, @Nullable Duration limit)
+      throws Exception {
     List<String> command = new ArrayList<>();
     Path taskset = tool("taskset");
     if (taskset != null) {
@@ -58,7 +69,7 @@ final class ChildProcess {
     command.addAll(java());
     command.add("-XX:ActiveProcessorCount=" + cores(wanted));
     command.addAll(properties);
-    return start(command, args);
+    return start(command, args, limit);
   }
 
   /**
@@ -67,29 +78,50 @@ final class ChildProcess {
    * @throws ChildFailedException with its output, if it fails
    */
   static Result run(List<String> args) throws Exception {
-    return start(java(), args);
+    return start(java(), args, null);
   }
 
-  private static Result start(List<String> command, List<String> args) throws Exception {
+  private static Result start(List<String> command, List<String> args, @Nullable Duration limit)
+      throws Exception {
     List<String> whole = new ArrayList<>(command);
     whole.addAll(program());
     whole.addAll(args);
     long start = System.nanoTime();
     Path peak = Files.createTempFile("fairlead-bench", ".rss");
+    Path said = Files.createTempFile("fairlead-bench", ".out");
     try {
-      Process process = new ProcessBuilder(timed(whole, peak)).redirectErrorStream(true).start();
+      Process process =
+          new ProcessBuilder(timed(whole, peak))
+              .redirectErrorStream(true)
+              .redirectOutput(said.toFile())
+              .start();
       process.getOutputStream().close();
-      List<String> output =
-          new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8)
-              .lines()
-              .toList();
+      boolean ended = awaitEnd(process, limit);
       int code = process.waitFor();
-      if (code != 0) {
-        throw new ChildFailedException(args, code, output);
+      List<String> output = Files.readString(said, StandardCharsets.UTF_8).lines().toList();
+      if (!ended || code != 0) {
+        throw new ChildFailedException(args, ended ? code : HangWatch.EXIT_CODE, output);
       }
       return new Result(output, (System.nanoTime() - start) * 1e-9, peakBytes(peak));
     } finally {
       Files.deleteIfExists(peak);
+      Files.deleteIfExists(said);
+    }
+  }
+
+  /** Returns whether the process ended by itself. */
+  private static boolean awaitEnd(Process process, @Nullable Duration limit)
+      throws InterruptedException {
+    try {
+      if (limit == null) {
+        process.waitFor();
+        return true;
+      }
+      return process.waitFor(limit.toMillis(), TimeUnit.MILLISECONDS);
+    } finally {
+      // taskset and time stand before the one that measures
+      process.descendants().forEach(ProcessHandle::destroyForcibly);
+      process.destroyForcibly();
     }
   }
 
@@ -146,16 +178,24 @@ final class ChildProcess {
   static final class ChildFailedException extends FairleadException {
     private static final long serialVersionUID = 1L;
 
+    private final boolean hung;
+
     ChildFailedException(List<String> args, int code, List<String> output) {
       super(
           Severity.OPERATION,
           String.format(
               Locale.ROOT,
-              "the measuring process 'fairlead %s' ended with code %d and said:%n%s",
+              "the measuring process 'fairlead %s' %s and said:%n%s",
               String.join(" ", args),
-              code,
+              code == HangWatch.EXIT_CODE ? "did not end" : "ended with code " + code,
               String.join("\n", output)),
           null);
+      this.hung = code == HangWatch.EXIT_CODE;
+    }
+
+    /** Whether it did not end in time, and was ended. */
+    boolean hung() {
+      return hung;
     }
   }
 }

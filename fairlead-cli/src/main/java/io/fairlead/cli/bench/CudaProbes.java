@@ -137,6 +137,22 @@ final class CudaProbes {
     stream.reached().await();
   }
 
+  /**
+   * A launch, and a parked wait for it, while other tasks keep all carriers busy.
+   *
+   * @param busy what they do, over and over
+   */
+  double[] waitsBeside(Runnable busy, long nanos) {
+    WakeProbes wakes = new WakeProbes(fairlead, scale > 1);
+    return wakes.whileBusy(
+        busy,
+        () -> {
+          long start = System.nanoTime();
+          launchAndWait(context.stream(), nanos);
+          return System.nanoTime() - start;
+        });
+  }
+
   /** Per launch of an empty kernel. */
   double[] launches() {
     return inTask(

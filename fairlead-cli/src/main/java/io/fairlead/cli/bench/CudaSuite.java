@@ -4,14 +4,13 @@ import io.fairlead.cli.Progress;
 import io.fairlead.runtime.DriverReport;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.runtime.FairleadConfig;
-import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.function.ToDoubleFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -19,8 +18,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Each group of rows has a process of its own. Waits are measured in rounds, in which C, each
  * number of carriers and the JDK's carriers take turns; a figure over C's is the median over the
- * rounds. What a group that failed would have given is left out, which is said, and counted in a
- * row of its own.
+ * rounds. A row whose process failed or did not end has no figure and says so; the others go on.
+ * Processes are counted in a row of their own if they failed.
  */
 final class CudaSuite implements Suite {
   static final String LIBRARY_PROPERTY = "fairlead.cuda.library";
@@ -33,23 +32,21 @@ final class CudaSuite implements Suite {
   private static final List<Integer> CARRIERS = List.of(1, 2, 8);
   private static final List<Integer> KERNEL_MICROS = List.of(0, 20, 200);
   private static final int QUICK_SCALE = 4;
+  private static final String FAILED = "cuda.failed_groups";
 
   private final CudaPeer peer;
-
-  /** Kernels in place of this program's own, for a driver that takes no PTX. */
   private final @Nullable Path image;
-
   private final List<Row> rows = new ArrayList<>();
-
-  /** By who measured and what: {@code c wait.20}; one entry for each round. */
-  private final Map<String, List<Samples>> samples = new HashMap<>();
-
-  private int failed;
 
   CudaSuite() {
     this(new CudaPeer(), null);
   }
 
+  /**
+   * Measures with another baseline and other kernels.
+   *
+   * @param image kernels in place of this program's own, for a driver that takes no PTX
+   */
   CudaSuite(CudaPeer peer, @Nullable Path image) {
     this.peer = peer;
     this.image = image;
@@ -66,30 +63,106 @@ final class CudaSuite implements Suite {
   }
 
   @Override
+  public boolean takesOnly() {
+    return true;
+  }
+
+  @Override
   public List<String> ids(Options options) {
     List<String> ids = new ArrayList<>();
-    for (int carriers : carriers()) {
-      KERNEL_MICROS.forEach(micros -> ids.add(wait("own", own(carriers), micros)));
-    }
-    KERNEL_MICROS.forEach(micros -> ids.add(wait("jdk", "", micros)));
-    for (int carriers : carriers()) {
-      KERNEL_MICROS.forEach(micros -> ids.add(tail(own(carriers), micros)));
-    }
-    ids.addAll(
-        List.of(
-            "cuda.wait.done",
-            "cuda.wait.done.bytes",
-            "cuda.launch",
-            "cuda.guard.current",
-            "cuda.guard.free",
-            "cuda.interrupt.p99",
-            "cuda.wait.many.lost",
-            "cuda.wait.many.p99",
-            "cuda.fault.last",
-            "cuda.fault.causes",
-            "cuda.fault.site_unnamed",
-            "cuda.failed_groups"));
+    parts(options).forEach(part -> ids.addAll(part.ids()));
+    ids.add(FAILED);
     return ids;
+  }
+
+  /**
+   * What is measured together.
+   *
+   * @param ids the rows that it gives
+   * @param measure measures and adds the rows
+   */
+  private record Part(String what, List<String> ids, Measure measure) {}
+
+  private interface Measure {
+    void run(CudaRuns runs) throws Exception;
+  }
+
+  /** In the order in which they are measured and shown. */
+  private List<Part> parts(Options options) {
+    int scale = options.quick() ? QUICK_SCALE : 1;
+    return List.of(
+        new Part(
+            "waits",
+            waitIds(),
+            runs -> {
+              measureWaits(options, scale, runs);
+              addWaits(runs);
+            }),
+        new Part(
+            "launches, finished waits, the context guard, interrupts",
+            List.of(
+                "cuda.wait.done",
+                "cuda.wait.done.bytes",
+                "cuda.launch",
+                "cuda.guard.current",
+                "cuda.guard.free",
+                "cuda.interrupt.p99"),
+            runs -> {
+              if (options.wants("cuda.launch")) {
+                requirePeer(scale, runs);
+              }
+              runs.measure("costs", CudaWorker.Group.COSTS, scale, 0, "own");
+              addCosts(runs);
+            }),
+        new Part(
+            "waits beside busy carriers",
+            List.of("cuda.wait.busy.forking", "cuda.wait.busy.loops"),
+            runs -> {
+              runs.measure("busy", CudaWorker.Group.BUSY, scale, 0, "own");
+              addBusy(runs);
+            }),
+        new Part(
+            "allocations, pinned copies",
+            List.of("cuda.alloc", "cuda.copy.up", "cuda.copy.down"),
+            runs -> {
+              requirePeer(scale, runs);
+              runs.measure("memory", CudaWorker.Group.MEMORY, scale, 0, "own");
+              addMemory(runs);
+            }),
+        new Part(
+            String.format(Locale.ROOT, "%d waiters, %d streams", WAITERS / scale, STREAMS / scale),
+            List.of("cuda.wait.many.lost", "cuda.wait.many.p99"),
+            runs -> {
+              runs.measure("many", CudaWorker.Group.MANY, scale, 0, "own");
+              addMany(runs);
+            }),
+        new Part(
+            "faults",
+            List.of("cuda.fault.last", "cuda.fault.causes", "cuda.fault.site_unnamed"),
+            runs -> {
+              for (int i = 0; i < (options.quick() ? 1 : 5); i++) {
+                runs.measure("fault", CudaWorker.Group.FAULT, scale, 0, "own");
+              }
+              addFaults(runs);
+            }));
+  }
+
+  private static List<String> waitIds() {
+    List<String> ids = new ArrayList<>();
+    for (String who : waiters()) {
+      KERNEL_MICROS.forEach(micros -> ids.add(wait(who, micros)));
+    }
+    for (String who : waiters()) {
+      KERNEL_MICROS.forEach(micros -> ids.add(tail(who, micros)));
+    }
+    return ids;
+  }
+
+  /** Who waits: our carriers in each number, and the JDK's. */
+  private static List<String> waiters() {
+    List<String> who = new ArrayList<>(carriers().stream().map(CudaSuite::own).toList());
+    who.add("jdk");
+    return who;
   }
 
   private static List<Integer> carriers() {
@@ -98,41 +171,45 @@ final class CudaSuite implements Suite {
   }
 
   private static String own(int carriers) {
-    return "." + carriers + (carriers == 1 ? "carrier" : "carriers");
+    return "own." + carriers + (carriers == 1 ? "carrier" : "carriers");
   }
 
-  private static String wait(String carriers, String more, int micros) {
-    return "cuda.wait.parked." + carriers + more + "." + micros + "us";
+  private static String wait(String who, int micros) {
+    return "cuda.wait.parked." + who + "." + micros + "us";
   }
 
-  private static String tail(String more, int micros) {
-    return "cuda.wait.p99" + more + "." + micros + "us";
+  private static String tail(String who, int micros) {
+    return "cuda.wait.p99." + who + "." + micros + "us";
   }
 
   /**
+   * Measures.
+   *
    * @throws io.fairlead.runtime.DriverUnavailableException if there is no GPU, with the reason
    */
   @Override
   public List<Row> run(Options options, Progress progress) throws Exception {
     requireDevice();
-    int scale = options.quick() ? QUICK_SCALE : 1;
-    measureWaits(options.quick() ? 1 : 3, scale, progress);
-    addWaits();
-    progress.done("launches, finished waits, the context guard, interrupts");
-    measure("costs", CudaWorker.Group.COSTS, scale, 0, "own", progress);
-    addCosts();
-    progress.done(
-        String.format(Locale.ROOT, "%d waiters on %d streams", WAITERS / scale, STREAMS / scale));
-    measure("many", CudaWorker.Group.MANY, scale, 0, "own", progress);
-    addMany();
-    int faults = options.quick() ? 1 : 5;
-    for (int i = 0; i < faults; i++) {
-      progress.done(String.format(Locale.ROOT, "a fault, %d of %d", i + 1, faults));
-      measure("fault", CudaWorker.Group.FAULT, scale, 0, "own", progress);
+    CudaRuns runs = new CudaRuns(peer, image, progress);
+    Map<String, Row> wanted = new LinkedHashMap<>();
+    for (Part part : parts(options)) {
+      if (options.wantsAny(part.ids())) {
+        runs.begin(part.what());
+        part.measure().run(runs);
+        part.ids().stream()
+            .filter(options::wants)
+            .forEach(id -> wanted.put(id, measured(id, runs.why())));
+      }
     }
-    addFaults();
-    rows.add(Row.exact("cuda.failed_groups", "groups", "lower", failed).bounds(0.0, null));
-    return rows;
+    wanted.put(FAILED, Row.exact(FAILED, "groups", "lower", runs.failed()).bounds(0.0, null));
+    return List.copyOf(wanted.values());
+  }
+
+  private Row measured(String id, String why) {
+    return rows.stream()
+        .filter(row -> row.id().equals(id))
+        .findFirst()
+        .orElseGet(() -> Row.missing(id, why));
   }
 
   private static void requireDevice() {
@@ -148,108 +225,50 @@ final class CudaSuite implements Suite {
 
   // --- measuring --------------------------------------------------------------------------------
 
-  private void measureWaits(int rounds, int scale, Progress progress) throws Exception {
+  private static void measureWaits(Options options, int scale, CudaRuns runs) throws Exception {
     boolean hasPeer = true;
-    for (int round = 0; round < rounds; round++) {
-      progress.done(
-          String.format(
-              Locale.ROOT, "waits: C, own carriers, the JDK's, %d of %d", round + 1, rounds));
-      hasPeer = hasPeer && measurePeer(scale, progress);
+    for (int round = 0; round < (options.quick() ? 1 : 3); round++) {
+      hasPeer = hasPeer && runs.measurePeer(scale);
       for (int carriers : carriers()) {
-        measure(own(carriers), CudaWorker.Group.WAITS, scale, carriers, "own", progress);
+        measureWaits(options, own(carriers), scale, carriers, "own", runs);
       }
-      measure("jdk", CudaWorker.Group.WAITS, scale, 0, "jdk", progress);
+      measureWaits(options, "jdk", scale, 0, "jdk", runs);
     }
   }
 
-  private boolean measurePeer(int scale, Progress progress)
-      throws IOException, InterruptedException {
-    Path kernels = image == null ? Files.createTempFile("fairlead-kernels", ".ptx") : image;
-    try {
-      if (image == null) {
-        Files.writeString(kernels, CudaWorker.kernels());
-      }
-      take("c", peer.samples(kernels, scale));
-      return true;
-    } catch (CudaPeer.MissingException none) {
-      failed++;
-      progress.done("no baseline in C: " + none.getMessage() + "; rows over it are left out");
-      return false;
-    } finally {
-      if (image == null) {
-        Files.delete(kernels);
-      }
-    }
-  }
-
-  /**
-   * Runs a worker.
-   *
-   * @param cores 0: all there are
-   */
-  private void measure(
-      String who, CudaWorker.Group group, int scale, int cores, String carriers, Progress progress)
+  private static void measureWaits(
+      Options options, String who, int scale, int cores, String carriers, CudaRuns runs)
       throws Exception {
-    List<String> args = new ArrayList<>(List.of("bench", "cuda-worker", group.name()));
-    args.addAll(List.of("--scale", "" + scale));
-    if (image != null) {
-      args.addAll(List.of("--image", image.toString()));
-    }
-    List<String> properties = new ArrayList<>(List.of("-Dfairlead.carriers=" + carriers));
-    String library = System.getProperty(LIBRARY_PROPERTY);
-    if (library != null) {
-      properties.add("-D" + LIBRARY_PROPERTY + "=" + library);
-    }
-    int wanted = cores == 0 ? ChildProcess.cores(Integer.MAX_VALUE) : cores;
-    try {
-      take(who, ChildProcess.onCores(wanted, properties, args).lines("samples "));
-    } catch (ChildProcess.ChildFailedException hungOrFailed) {
-      failed++;
-      progress.done(String.valueOf(hungOrFailed.getMessage()));
+    if (KERNEL_MICROS.stream()
+        .anyMatch(micros -> options.wants(wait(who, micros)) || options.wants(tail(who, micros)))) {
+      runs.measure(who, CudaWorker.Group.WAITS, scale, cores, carriers);
     }
   }
 
-  /** Takes lines as C and the workers print them. */
-  void take(String who, List<String> lines) {
-    for (String line : lines) {
-      List<String> words = List.of(line.strip().split(" +", -1));
-      if (words.size() > 2) {
-        double[] values =
-            words.subList(2, words.size()).stream().mapToDouble(Double::parseDouble).toArray();
-        samples
-            .computeIfAbsent(who + " " + words.get(1), key -> new ArrayList<>())
-            .add(Samples.of(values));
-      }
+  /** C's figures, unless some rows before needed them. */
+  private static void requirePeer(int scale, CudaRuns runs) throws Exception {
+    if (runs.of("c launch").isEmpty()) {
+      runs.measurePeer(scale);
     }
   }
 
   // --- rows -------------------------------------------------------------------------------------
 
-  private List<Samples> of(String name) {
-    return samples.getOrDefault(name, List.of());
-  }
-
-  private void addWaits() {
-    for (int carriers : carriers()) {
+  private void addWaits(CudaRuns runs) {
+    for (String who : waiters()) {
+      boolean own = !who.equals("jdk");
       for (int micros : KERNEL_MICROS) {
-        addOverC(wait("own", own(carriers), micros), own(carriers), micros, false, 2.0, 0.5);
-      }
-    }
-    for (int micros : KERNEL_MICROS) {
-      addOverC(wait("jdk", "", micros), "jdk", micros, false, 15.0, 5.0);
-    }
-    for (int carriers : carriers()) {
-      for (int micros : KERNEL_MICROS) {
-        addOverC(tail(own(carriers), micros), own(carriers), micros, true, 10.0, 3.0);
+        addOverC(runs, wait(who, micros), who, micros, false, own ? 2.0 : 15.0, own ? 0.5 : 5.0);
+        addOverC(runs, tail(who, micros), who, micros, true, 10.0, 3.0);
       }
     }
   }
 
   /** What we take more than C: at the median, or at the 99th percentile. */
   private void addOverC(
-      String id, String who, int micros, boolean atTail, double must, double goal) {
-    List<Samples> ours = of(who + " wait." + micros);
-    List<Samples> theirs = of("c wait." + micros);
+      CudaRuns runs, String id, String who, int micros, boolean atTail, double must, double goal) {
+    List<Samples> ours = runs.of(who + " wait." + micros);
+    List<Samples> theirs = runs.of("c wait." + micros);
     int rounds = Math.min(ours.size(), theirs.size());
     if (rounds > 0) {
       rows.add(over(id, ours.subList(0, rounds), theirs.subList(0, rounds), atTail, must, goal));
@@ -286,33 +305,35 @@ final class CudaSuite implements Suite {
         .times(MICROS);
   }
 
-  private void addCosts() {
-    for (Samples done : of("costs done.nanos")) {
+  private void addCosts(CudaRuns runs) {
+    for (Samples done : runs.of("costs done.nanos")) {
       rows.add(Row.median("cuda.wait.done", "ns", "lower", done).bounds(50.0, 25.0));
     }
-    for (Samples bytes : of("costs done.bytes")) {
+    for (Samples bytes : runs.of("costs done.bytes")) {
       rows.add(Row.exact("cuda.wait.done.bytes", "B", "lower", bytes.median()).bounds(0.0, null));
     }
-    for (Samples launch : of("costs launch")) {
-      addLaunch(launch);
+    for (Samples launch : runs.of("costs launch")) {
+      addLaunch(launch, runs);
     }
-    for (Samples none : of("costs guard.none")) {
+    for (Samples none : runs.of("costs guard.none")) {
       // what the guard alone costs is over the same call without it
       Samples call =
-          of("costs guard.unbound").isEmpty() ? none : of("costs guard.unbound").getFirst();
-      addGuard("cuda.guard.current", of("costs guard.bound"), call, 60.0, 30.0);
-      addGuard("cuda.guard.free", of("costs guard.unbound"), none, 5.0, 0.0);
+          runs.of("costs guard.unbound").isEmpty()
+              ? none
+              : runs.of("costs guard.unbound").getFirst();
+      addGuard("cuda.guard.current", runs.of("costs guard.bound"), call, 60.0, 30.0);
+      addGuard("cuda.guard.free", runs.of("costs guard.unbound"), none, 5.0, 0.0);
     }
-    for (Samples interrupt : of("costs interrupt")) {
+    for (Samples interrupt : runs.of("costs interrupt")) {
       rows.add(late("cuda.interrupt.p99", interrupt, MICROS, "us").bounds(200.0, 100.0));
     }
   }
 
-  private void addLaunch(Samples ours) {
-    if (of("c launch").isEmpty()) {
+  private void addLaunch(Samples ours, CudaRuns runs) {
+    if (runs.of("c launch").isEmpty()) {
       return;
     }
-    double theirs = Samples.of(of("c launch").stream().map(Samples::median).toList()).median();
+    double theirs = Samples.of(runs.of("c launch").stream().map(Samples::median).toList()).median();
     double ratio = ours.median() / theirs;
     rows.add(
         new Row(
@@ -335,23 +356,56 @@ final class CudaSuite implements Suite {
     }
   }
 
-  private void addMany() {
-    for (Samples lost : of("many many.lost")) {
+  private void addBusy(CudaRuns runs) {
+    for (Samples forking : runs.of("busy busy.forking")) {
+      rows.add(late("cuda.wait.busy.forking", forking, MICROS, "us").bounds(100.0, 50.0));
+    }
+    for (Samples loops : runs.of("busy busy.loops")) {
+      rows.add(late("cuda.wait.busy.loops", loops, MICROS, "us").bounds(1000.0, 300.0));
+    }
+  }
+
+  /** Beside C; bandwidths are in bytes for each nanosecond, which are gigabytes for each second. */
+  private void addMemory(CudaRuns runs) {
+    for (Samples pair : runs.of("memory alloc")) {
+      Row row = Row.median("cuda.alloc", "ns", "lower", pair);
+      rows.add(besideC(row, "alloc", runs, Samples::median));
+    }
+    for (String way : List.of("copy.up", "copy.down")) {
+      for (Samples nanos : runs.of("memory " + way)) {
+        Row row = Row.median("cuda." + way, "GB/s", "higher", nanos.map(CudaSuite::bandwidth));
+        rows.add(besideC(row, way, runs, each -> each.map(CudaSuite::bandwidth).median()));
+      }
+    }
+  }
+
+  private static double bandwidth(double nanos) {
+    return CudaMemoryProbes.COPIED_BYTES / nanos;
+  }
+
+  private static Row besideC(
+      Row row, String name, CudaRuns runs, ToDoubleFunction<Samples> figure) {
+    double[] theirs = runs.of("c " + name).stream().mapToDouble(figure).toArray();
+    return theirs.length == 0 ? row : row.against(Samples.of(theirs).median());
+  }
+
+  private void addMany(CudaRuns runs) {
+    for (Samples lost : runs.of("many many.lost")) {
       rows.add(
           Row.exact("cuda.wait.many.lost", "waiters", "lower", lost.median()).bounds(0.0, null));
     }
-    for (Samples wakes : of("many many.wake")) {
+    for (Samples wakes : runs.of("many many.wake")) {
       rows.add(late("cuda.wait.many.p99", wakes, MICROS, "us").bounds(100.0, 50.0));
     }
   }
 
   /** The worst of all processes. */
-  private void addFaults() {
-    if (of("fault fault.nanos").isEmpty()) {
+  private void addFaults(CudaRuns runs) {
+    if (runs.of("fault fault.nanos").isEmpty()) {
       return;
     }
     Samples last =
-        Samples.of(of("fault fault.nanos").stream().map(Samples::max).toList()).times(MILLIS);
+        Samples.of(runs.of("fault fault.nanos").stream().map(Samples::max).toList()).times(MILLIS);
     rows.add(
         new Row(
             "cuda.fault.last",
@@ -365,9 +419,12 @@ final class CudaSuite implements Suite {
             last.p99(),
             20.0,
             5.0));
-    double passed = Samples.of(of("fault fault.passed").stream().map(Samples::max).toList()).max();
-    double causes = Samples.of(of("fault fault.causes").stream().map(Samples::max).toList()).max();
-    double named = Samples.of(of("fault fault.named").stream().map(Samples::min).toList()).min();
+    double passed =
+        Samples.of(runs.of("fault fault.passed").stream().map(Samples::max).toList()).max();
+    double causes =
+        Samples.of(runs.of("fault fault.causes").stream().map(Samples::max).toList()).max();
+    double named =
+        Samples.of(runs.of("fault fault.named").stream().map(Samples::min).toList()).min();
     // a waiter that did not fail has a cause of its own: none
     rows.add(Row.exact("cuda.fault.causes", "causes", "lower", causes + passed).bounds(1.0, null));
     rows.add(Row.exact("cuda.fault.site_unnamed", "faults", "lower", 1 - named).bounds(0.0, null));

@@ -15,8 +15,6 @@ import java.util.Arrays;
 import java.util.Locale;
 import java.util.Objects;
 import java.util.concurrent.Callable;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
@@ -30,21 +28,31 @@ import picocli.CommandLine.Parameters;
 public final class CudaWorker implements Callable<Integer> {
   private static final String KERNELS = "kernels.ptx";
 
-  /** Longer than any group takes. No interrupt reaches a call that hangs in a driver. */
-  private static final Duration HANGS = Duration.ofSeconds(45);
-
-  private static final int HUNG = 70;
-
   /** What is measured together. */
   enum Group {
     /** Launches and waits; one process for each number of carriers, and for the JDK's. */
-    WAITS,
+    WAITS(60),
     /** Launches, finished waits, the context guard, interrupts. */
-    COSTS,
+    COSTS(60),
+    /** Waits beside tasks that keep all carriers busy. */
+    BUSY(90),
+    /** Allocations, pinned copies. */
+    MEMORY(60),
     /** A hundred thousand waiters. */
-    MANY,
+    MANY(45),
     /** A fault, whose context is lost: the last thing that a process does. */
-    FAULT
+    FAULT(30);
+
+    private final int seconds;
+
+    Group(int seconds) {
+      this.seconds = seconds;
+    }
+
+    /** Longer than it takes where nothing hangs. */
+    Duration limit() {
+      return Duration.ofSeconds(seconds);
+    }
   }
 
   @CommandLine.Spec private @Nullable CommandSpec spec;
@@ -58,7 +66,8 @@ public final class CudaWorker implements Callable<Integer> {
   @Option(names = "--image", description = "A module with the kernels, in place of this program's.")
   private @Nullable Path image;
 
-  private final CountDownLatch ended = new CountDownLatch(1);
+  @Option(names = "--limit", description = "Seconds after which it hangs (default: its group's).")
+  private @Nullable Integer limit;
 
   /** Made by the command line parser. */
   public CudaWorker() {}
@@ -74,11 +83,9 @@ public final class CudaWorker implements Callable<Integer> {
   @Override
   public Integer call() throws IOException {
     String code = image == null ? kernels() : Files.readString(image);
-    Thread.ofPlatform().daemon().name("hang-watch").start(this::haltIfItHangs);
-    try {
+    Duration most = limit == null ? group.limit() : Duration.ofSeconds(limit);
+    try (HangWatch _ = HangWatch.start(group.name(), most, line().getErr())) {
       openAndMeasure(new ModuleImage.Ptx(code));
-    } finally {
-      ended.countDown();
     }
     return 0;
   }
@@ -86,7 +93,7 @@ public final class CudaWorker implements Callable<Integer> {
   private void openAndMeasure(ModuleImage code) {
     Fairlead fairlead = Fairlead.open(FairleadConfig.fromSystem().withDevice("cuda"));
     try {
-      measure(new CudaProbes(fairlead, code, scale));
+      measure(fairlead, code);
     } finally {
       close(fairlead);
     }
@@ -104,25 +111,13 @@ public final class CudaWorker implements Callable<Integer> {
     }
   }
 
-  private void haltIfItHangs() {
-    try {
-      if (ended.await(HANGS.toSeconds(), TimeUnit.SECONDS)) {
-        return;
-      }
-    } catch (InterruptedException e) {
-      return;
-    }
-    line().getErr().println(group + " has not ended after " + HANGS.toSeconds() + " s:");
-    Thread.getAllStackTraces()
-        .forEach((thread, frames) -> line().getErr().println(thread + " " + Arrays.asList(frames)));
-    line().getErr().flush();
-    Runtime.getRuntime().halt(HUNG);
-  }
-
-  private void measure(CudaProbes probes) {
+  private void measure(Fairlead fairlead, ModuleImage code) {
+    CudaProbes probes = new CudaProbes(fairlead, code, scale);
     switch (group) {
       case WAITS -> waits(probes);
       case COSTS -> costs(probes);
+      case BUSY -> busy(probes, new ForkProbes(fairlead, scale > 1));
+      case MEMORY -> memory(new CudaMemoryProbes(fairlead, scale));
       case MANY -> many(probes);
       case FAULT -> fault(probes);
     }
@@ -144,6 +139,18 @@ public final class CudaWorker implements Callable<Integer> {
     print("guard.unbound", guards[1]);
     print("guard.none", guards[2]);
     print("interrupt", probes.interrupts());
+  }
+
+  private void busy(CudaProbes probes, ForkProbes forks) {
+    print("busy.forking", probes.waitsBeside(forks::compute, 20_000));
+    print("busy.loops", probes.waitsBeside(() -> WakeProbes.compute(1_000_000), 20_000));
+  }
+
+  private void memory(CudaMemoryProbes probes) {
+    print("alloc", probes.allocations());
+    double[][] copies = probes.copies();
+    print("copy.up", copies[0]);
+    print("copy.down", copies[1]);
   }
 
   private void many(CudaProbes probes) {

@@ -18,6 +18,7 @@ import org.jspecify.annotations.Nullable;
  * @param p99 99th percentile of the samples, in {@code unit}
  * @param must the bound that has to be kept, or null
  * @param goal the bound that is wanted, or null
+ * @param missing why there is no figure, in a few words; null where there is one
  */
 public record Row(
     String id,
@@ -30,7 +31,30 @@ public record Row(
     double p50,
     double p99,
     @Nullable Double must,
-    @Nullable Double goal) {
+    @Nullable Double goal,
+    @Nullable String missing) {
+
+  /** A row with a figure. */
+  public Row(
+      String id,
+      double value,
+      String unit,
+      String better,
+      @Nullable Double baseline,
+      @Nullable Double ratio,
+      int n,
+      double p50,
+      double p99,
+      @Nullable Double must,
+      @Nullable Double goal) {
+    this(id, value, unit, better, baseline, ratio, n, p50, p99, must, goal, null);
+  }
+
+  /** A row that was asked for and has no figure. */
+  public static Row missing(String id, String why) {
+    double none = Double.NaN;
+    return new Row(id, none, "-", "lower", null, null, 0, none, none, null, null, why);
+  }
 
   /** A row whose value is the median of its samples and that is compared with nothing. */
   public static Row median(String id, String unit, String better, Samples samples) {
@@ -63,16 +87,20 @@ public record Row(
 
   /** The same figure beside what another one measured. */
   public Row against(double theirs) {
-    return new Row(id, value, unit, better, theirs, value / theirs, n, p50, p99, must, goal);
+    return new Row(
+        id, value, unit, better, theirs, value / theirs, n, p50, p99, must, goal, missing);
   }
 
   /** The same figure with its bounds. */
   public Row bounds(@Nullable Double keep, @Nullable Double wanted) {
-    return new Row(id, value, unit, better, baseline, ratio, n, p50, p99, keep, wanted);
+    return new Row(id, value, unit, better, baseline, ratio, n, p50, p99, keep, wanted, missing);
   }
 
   /** How the value stands against its bounds, in a word. */
   public String verdict() {
+    if (missing != null) {
+      return missing;
+    }
     if (goal != null && keeps(goal)) {
       return "goal";
     }
@@ -100,6 +128,7 @@ public record Row(
     map.put("p99", p99);
     map.put("must", must);
     map.put("goal", goal);
+    map.put("missing", missing);
     return map;
   }
 }

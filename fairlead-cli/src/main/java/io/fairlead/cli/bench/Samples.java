@@ -2,6 +2,7 @@ package io.fairlead.cli.bench;
 
 import java.util.Arrays;
 import java.util.List;
+import java.util.function.DoubleUnaryOperator;
 
 /** Measured figures, in the order they were taken. Immutable. */
 public final class Samples {
@@ -79,6 +80,11 @@ public final class Samples {
 
   /** Each sample times {@code factor}: another unit. */
   public Samples times(double factor) {
-    return new Samples(Arrays.stream(inOrder).map(v -> v * factor).toArray());
+    return map(v -> v * factor);
+  }
+
+  /** What a function makes of each sample. */
+  public Samples map(DoubleUnaryOperator function) {
+    return new Samples(Arrays.stream(inOrder).map(function).toArray());
   }
 }

@@ -19,6 +19,11 @@ interface Suite {
     return false;
   }
 
+  /** Whether it measures only the rows that {@link Options#only} names. */
+  default boolean takesOnly() {
+    return false;
+  }
+
   /** Measures. Blocks for as long as it takes; with {@code quick} under a minute. */
   List<Row> run(Options options, Progress progress) throws Exception;
 
@@ -27,6 +32,30 @@ interface Suite {
    *
    * @param quick fewer and smaller runs: to see that it works, not to quote
    * @param grid points along one side of a generated problem
+   * @param only ids of the rows to measure, or what comes before a point in them; none: all rows
    */
-  record Options(boolean quick, int grid) {}
+  record Options(boolean quick, int grid, List<String> only) {
+    public Options {
+      only = List.copyOf(only);
+    }
+
+    Options(boolean quick, int grid) {
+      this(quick, grid, List.of());
+    }
+
+    /** Whether that row is asked for. */
+    boolean wants(String id) {
+      return only.isEmpty() || only.stream().anyMatch(name -> names(name, id));
+    }
+
+    /** Whether one of these rows is asked for. */
+    boolean wantsAny(List<String> ids) {
+      return ids.stream().anyMatch(this::wants);
+    }
+
+    /** Whether {@code name} stands for the row: its id, or a beginning of it before a point. */
+    static boolean names(String name, String id) {
+      return id.equals(name) || id.startsWith(name + ".");
+    }
+  }
 }

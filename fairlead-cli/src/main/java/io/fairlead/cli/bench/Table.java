@@ -42,7 +42,7 @@ final class Table {
   }
 
   private static String number(@Nullable Double value) {
-    return value == null ? "-" : String.format(Locale.ROOT, "%.4g", value);
+    return value == null || value.isNaN() ? "-" : String.format(Locale.ROOT, "%.4g", value);
   }
 
   private static int[] widths(List<List<String>> lines) {

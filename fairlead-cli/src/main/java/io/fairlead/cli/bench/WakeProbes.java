@@ -15,6 +15,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.DoubleSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -402,6 +403,16 @@ final class WakeProbes {
 
   /** How late a waiter runs that another thread wakes while tasks keep all carriers busy. */
   double[] whileBusy(Runnable busy) {
+    return whileBusy(busy, WakeProbes::late);
+  }
+
+  /**
+   * What a task measures while others keep all carriers busy.
+   *
+   * @param busy what they do, over and over
+   * @param sample one measurement
+   */
+  double[] whileBusy(Runnable busy, DoubleSupplier sample) {
     int rounds = quick ? 200 : 2_000;
     AtomicBoolean stop = new AtomicBoolean();
     double[] samples = new double[rounds];
@@ -421,9 +432,9 @@ final class WakeProbes {
           () -> {
             try {
               for (int i = -rounds / 4; i < rounds; i++) {
-                double late = late();
+                double value = sample.getAsDouble();
                 if (i >= 0) {
-                  samples[i] = late;
+                  samples[i] = value;
                 }
               }
             } finally {

@@ -16,9 +16,12 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
@@ -74,15 +77,33 @@ class CudaSuiteTest {
   }
 
   private static void onStandIn(Consumer<CudaProbes> body) {
+    opened(fairlead -> body.accept(new CudaProbes(fairlead, new ModuleImage.Ptx(KERNELS), SCALE)));
+  }
+
+  private static void opened(Consumer<Fairlead> body) {
     FairleadConfig config =
         FairleadConfig.defaults()
             .withDevice("cuda")
             .withDriverSetting("library", standIn.toString());
-    // The provider that is asked whether there is a GPU knows this property alone.
+    withLibrary(
+        () -> {
+          try (Fairlead fairlead = Fairlead.open(config)) {
+            body.accept(fairlead);
+          }
+          return null;
+        });
+  }
+
+  /** The provider that is asked whether there is a GPU knows this property alone. */
+  private static <T> T withLibrary(Callable<T> body) {
     String before = System.getProperty(CudaSuite.LIBRARY_PROPERTY);
     System.setProperty(CudaSuite.LIBRARY_PROPERTY, standIn.toString());
-    try (Fairlead fairlead = Fairlead.open(config)) {
-      body.accept(new CudaProbes(fairlead, new ModuleImage.Ptx(KERNELS), SCALE));
+    try {
+      return body.call();
+    } catch (RuntimeException unchecked) {
+      throw unchecked;
+    } catch (Exception checked) {
+      throw new AssertionError(checked);
     } finally {
       if (before == null) {
         System.clearProperty(CudaSuite.LIBRARY_PROPERTY);
@@ -118,6 +139,26 @@ class CudaSuiteTest {
   }
 
   @Test
+  void waitsBesideBusyCarriersAreMeasured() {
+    onStandIn(
+        probes ->
+            requireSamples(
+                probes.waitsBeside(() -> WakeProbes.compute(1_000), 20_000), 200, 20_000));
+  }
+
+  @Test
+  void allocationsAndCopiesAreMeasured() {
+    opened(
+        fairlead -> {
+          CudaMemoryProbes probes = new CudaMemoryProbes(fairlead, SCALE);
+          requireSamples(probes.allocations(), 5, 0);
+          double[][] copies = probes.copies();
+          requireSamples(copies[0], 5, 0);
+          requireSamples(copies[1], 5, 0);
+        });
+  }
+
+  @Test
   void eachOfManyWaitersIsWoken() {
     onStandIn(
         probes -> {
@@ -146,7 +187,8 @@ class CudaSuiteTest {
         new CudaPeer(ROOT.resolve("fairlead-lab/peers/cuda/baseline.sh"), standIn.toString());
     List<String> lines = peer.samples(image, SCALE);
     assertThat(lines.stream().map(line -> line.split(" ", -1)[1]))
-        .containsExactly("wait.0", "wait.20", "wait.200", "launch");
+        .containsExactly(
+            "wait.0", "wait.20", "wait.200", "launch", "alloc", "copy.up", "copy.down");
     double[] waits =
         Arrays.stream(lines.get(1).split(" ", -1)).skip(2).mapToDouble(Double::valueOf).toArray();
     requireSamples(waits, 30, 20_000);
@@ -175,6 +217,77 @@ class CudaSuiteTest {
     assertThat(row.verdict()).isEqualTo("kept");
     assertThat(CudaSuite.over("r", ours, theirs, true, 2.0, 0.5).value())
         .isEqualTo(2, within(1e-9));
+  }
+
+  @Test
+  void onlyTheRowsThatAreNamedAreMeasured() throws IOException {
+    Path image = Files.writeString(folder.resolve("some"), KERNELS);
+    CudaPeer none = new CudaPeer(folder.resolve("none"), standIn.toString());
+    Suite.Options options =
+        new Suite.Options(true, 64, List.of("cuda.launch", "cuda.wait.done", "cuda.fault"));
+    StringWriter said = new StringWriter();
+    List<Row> rows =
+        withLibrary(
+            () ->
+                new CudaSuite(none, image)
+                    .run(options, Progress.to(new PrintWriter(said, true), false)));
+    assertThat(rows.stream().map(Row::id))
+        .containsExactly(
+            "cuda.wait.done",
+            "cuda.wait.done.bytes",
+            "cuda.launch",
+            "cuda.fault.last",
+            "cuda.fault.causes",
+            "cuda.fault.site_unnamed",
+            "cuda.failed_groups");
+    // without C there is nothing to compare with
+    assertThat(rows.stream().map(Row::missing).filter(Objects::nonNull))
+        .containsExactly("no baseline");
+    assertThat(rows.get(2).missing()).isEqualTo("no baseline");
+    assertThat(rows.getLast().value()).isEqualTo(1);
+    assertThat(said.toString()).contains("not there").doesNotContain("waiters", "copies");
+  }
+
+  @Test
+  void aProcessThatDoesNotEndIsEndedAndSaysWhereItIs() {
+    StringWriter said = new StringWriter();
+    CudaRuns runs =
+        new CudaRuns(
+            new CudaPeer(folder.resolve("none"), ""),
+            null,
+            Progress.to(new PrintWriter(said, true), false));
+    runs.begin("costs");
+    withLibrary(
+        () -> {
+          List<String> args = List.of("bench", "cuda-worker", "COSTS", "--limit", "0");
+          runs.measure("costs", args, List.of(), 0, Duration.ofSeconds(60));
+          return null;
+        });
+    assertThat(runs.failed()).isEqualTo(1);
+    assertThat(runs.why()).isEqualTo("did not end");
+    assertThat(runs.of("costs launch")).isEmpty();
+    assertThat(said.toString()).contains("COSTS has not ended", "\"main\"", "CudaWorker.call");
+    runs.begin("more");
+    assertThat(runs.why()).isEqualTo("not measured");
+  }
+
+  @Test
+  void aProcessThatCannotEndItselfIsEnded() {
+    StringWriter said = new StringWriter();
+    CudaRuns runs =
+        new CudaRuns(
+            new CudaPeer(folder.resolve("none"), ""),
+            null,
+            Progress.to(new PrintWriter(said, true), false));
+    runs.begin("costs");
+    withLibrary(
+        () -> {
+          List<String> args = List.of("bench", "cuda-worker", "COSTS", "--limit", "1000");
+          runs.measure("costs", args, List.of(), 0, CudaRuns.STARTS_AND_ENDS.negated());
+          return null;
+        });
+    assertThat(runs.why()).isEqualTo("did not end");
+    assertThat(said.toString()).contains("did not end");
   }
 
   @Test

@@ -3,6 +3,8 @@ package io.fairlead.cli.bench;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import io.fairlead.cli.Json;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class RowTest {
@@ -34,10 +36,17 @@ class RowTest {
   }
 
   @Test
+  void aRowWithoutAFigureSaysWhy() {
+    Row row = Row.missing("some.id", "did not end");
+    assertThat(row.verdict()).isEqualTo("did not end");
+    assertThat(Table.of(List.of(row))).contains("some.id", "did not end");
+    assertThat(Json.text(row.toMap())).contains("\"value\": null", "\"missing\": \"did not end\"");
+  }
+
+  @Test
   void theTableAndTheMapHaveEveryField() {
     Row row = Row.exact("some.id", "us", "lower", 2).against(4).bounds(3.0, 1.0);
-    assertThat(Table.of(java.util.List.of(row)))
-        .contains("some.id", "us", "0.5", "<= 3", "must", "kept");
+    assertThat(Table.of(List.of(row))).contains("some.id", "us", "0.5", "<= 3", "must", "kept");
     assertThat(row.toMap())
         .containsOnlyKeys(
             "id",
@@ -50,6 +59,7 @@ class RowTest {
             "p50",
             "p99",
             "must",
-            "goal");
+            "goal",
+            "missing");
   }
 }

@@ -1,0 +1,142 @@
+package io.fairlead.cli.bench;
+
+import io.fairlead.cli.Progress;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The processes that {@link CudaSuite} measures in, and the samples that they gave. One that fails,
+ * or does not end in time, is told to the person who waits, and counted; the others go on.
+ *
+ * <p>Confined to the thread that measures.
+ */
+final class CudaRuns {
+  /** For a process to start, to say where it hangs, and to end. */
+  static final Duration STARTS_AND_ENDS = Duration.ofSeconds(30);
+
+  private final CudaPeer peer;
+
+  /** Kernels in place of this program's own, for a driver that takes no PTX. */
+  private final @Nullable Path image;
+
+  private final Progress progress;
+
+  /** By who measured and what: {@code c wait.20}; one entry for each process. */
+  private final Map<String, List<Samples>> samples = new HashMap<>();
+
+  private int failed;
+  private @Nullable String why;
+
+  CudaRuns(CudaPeer peer, @Nullable Path image, Progress progress) {
+    this.peer = peer;
+    this.image = image;
+    this.progress = progress;
+  }
+
+  /** Says what begins now. */
+  void begin(String what) {
+    progress.done(what);
+    why = null;
+  }
+
+  /** Why the first process since {@link #begin} that gave no samples gave none. */
+  String why() {
+    return why == null ? "not measured" : why;
+  }
+
+  /** How many processes failed or did not end. */
+  int failed() {
+    return failed;
+  }
+
+  /** What was measured under that name: {@code costs launch}, one entry for each process. */
+  List<Samples> of(String name) {
+    return samples.getOrDefault(name, List.of());
+  }
+
+  /**
+   * Runs a worker.
+   *
+   * @param cores 0: all there are
+   */
+  void measure(String who, CudaWorker.Group group, int scale, int cores, String carriers)
+      throws Exception {
+    List<String> args = new ArrayList<>(List.of("bench", "cuda-worker", group.name()));
+    args.addAll(List.of("--scale", "" + scale));
+    if (image != null) {
+      args.addAll(List.of("--image", image.toString()));
+    }
+    measure(who, args, List.of("-Dfairlead.carriers=" + carriers), cores, group.limit());
+  }
+
+  /** Runs a worker that prints samples, with options of its own for its JVM. */
+  void measure(
+      String who, List<String> args, List<String> properties, int cores, Duration workerLimit)
+      throws Exception {
+    List<String> all = new ArrayList<>(properties);
+    String library = System.getProperty(CudaSuite.LIBRARY_PROPERTY);
+    if (library != null) {
+      all.add("-D" + CudaSuite.LIBRARY_PROPERTY + "=" + library);
+    }
+    int wanted = cores == 0 ? ChildProcess.cores(Integer.MAX_VALUE) : cores;
+    try {
+      Duration limit = workerLimit.plus(STARTS_AND_ENDS);
+      take(who, ChildProcess.onCores(wanted, all, args, limit).lines("samples "));
+    } catch (ChildProcess.ChildFailedException bad) {
+      failed(bad.hung() ? "did not end" : "failed", String.valueOf(bad.getMessage()));
+    }
+  }
+
+  /** Runs the baseline in C; returns whether it gave samples. */
+  boolean measurePeer(int scale) throws IOException, InterruptedException {
+    Path kernels = kernels();
+    try {
+      take("c", peer.samples(kernels, scale));
+      return true;
+    } catch (CudaPeer.MissingException none) {
+      failed(
+          "no baseline",
+          "no baseline in C: " + none.getMessage() + "; rows over it have no figures");
+      return false;
+    } finally {
+      if (image == null) {
+        Files.delete(kernels);
+      }
+    }
+  }
+
+  private Path kernels() throws IOException {
+    if (image != null) {
+      return image;
+    }
+    return Files.writeString(
+        Files.createTempFile("fairlead-kernels", ".ptx"), CudaWorker.kernels());
+  }
+
+  private void failed(String inAWord, String text) {
+    failed++;
+    why = why == null ? inAWord : why;
+    progress.done(text);
+  }
+
+  /** Takes lines as C and the workers print them. */
+  private void take(String who, List<String> lines) {
+    for (String line : lines) {
+      List<String> words = List.of(line.strip().split(" +", -1));
+      if (words.size() > 2) {
+        double[] values =
+            words.subList(2, words.size()).stream().mapToDouble(Double::parseDouble).toArray();
+        samples
+            .computeIfAbsent(who + " " + words.get(1), key -> new ArrayList<>())
+            .add(Samples.of(values));
+      }
+    }
+  }
+}
