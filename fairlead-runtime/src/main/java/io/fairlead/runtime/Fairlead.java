@@ -14,6 +14,7 @@ import io.fairlead.task.Owner;
 import io.fairlead.task.Placement;
 import io.fairlead.task.Role;
 import io.fairlead.task.ScopeOptions;
+import io.fairlead.task.Task;
 import io.fairlead.task.TaskBody;
 import io.fairlead.task.TaskRuntime;
 import io.fairlead.task.TaskScope;
@@ -23,6 +24,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
@@ -225,10 +227,18 @@ public final class Fairlead implements AutoCloseable {
    * once all have ended. One that returns closes its communicator: what it sent can still be
    * received, and whoever waits for more from it fails. Waits for all ranks.
    *
-   * <p>In {@link WaitMode#BLOCKING}, where a wait holds a thread, each rank runs on a platform
-   * thread of its own; otherwise on virtual ones.
+   * <p>Ranks wait as the calling task does, which is as configured outside of tasks. In {@link
+   * WaitMode#BLOCKING}, where a wait holds a thread, each rank runs on a platform thread of its
+   * own; otherwise on virtual ones.
    */
   public <T extends @Nullable Object> List<T> ranks(int n, RankBody<T> body) {
+    Task caller = Task.current();
+    return ranks(n, caller.isRoot() ? config.waitMode() : caller.waitMode(), body);
+  }
+
+  /** As {@link #ranks(int, RankBody)}, with ranks that wait as {@code mode} says. */
+  public <T extends @Nullable Object> List<T> ranks(int n, WaitMode mode, RankBody<T> body) {
+    Objects.requireNonNull(mode, "mode");
     requireOpen();
     if (n < 1) {
       throw new IllegalArgumentException(n + " ranks; there must be at least 1");
@@ -236,8 +246,8 @@ public final class Fairlead implements AutoCloseable {
     List<Comm> comms = InProcess.ranks(tasks, n, CommConfig.DEFAULT);
     List<Owner> threads = new ArrayList<>();
     try {
-      startRankThreads(n, threads);
-      return runRanks(comms, threads, body);
+      startRankThreads(n, mode, threads);
+      return runRanks(comms, mode, threads, body);
     } finally {
       for (Comm comm : comms) {
         traffic.add(comm.stats());
@@ -248,15 +258,16 @@ public final class Fairlead implements AutoCloseable {
   }
 
   /** A rank that blocks its thread gets one: as a virtual thread it would hold a carrier. */
-  private void startRankThreads(int n, List<Owner> threads) {
-    for (int rank = 0; rank < n && config.waitMode() == WaitMode.BLOCKING; rank++) {
+  private void startRankThreads(int n, WaitMode mode, List<Owner> threads) {
+    for (int rank = 0; rank < n && mode == WaitMode.BLOCKING; rank++) {
       threads.add(tasks.owner("rank-" + rank, Role.OWNER));
     }
   }
 
   private <T extends @Nullable Object> List<T> runRanks(
-      List<Comm> comms, List<Owner> threads, RankBody<T> body) {
-    try (TaskScope<T> scope = tasks.scope(ScopeOptions.DEFAULT.name("ranks"))) {
+      List<Comm> comms, WaitMode mode, List<Owner> threads, RankBody<T> body) {
+    ScopeOptions options = ScopeOptions.DEFAULT.name("ranks").waitMode(mode);
+    try (TaskScope<T> scope = tasks.scope(options)) {
       for (Comm comm : comms) {
         scope.fork(rankOptions(comm.rank(), threads), () -> runRank(comm, body));
       }

@@ -8,6 +8,7 @@ import io.fairlead.memory.Device;
 import io.fairlead.memory.DeviceBuffer;
 import io.fairlead.task.Engine;
 import io.fairlead.task.EngineLimits;
+import io.fairlead.task.ScopeOptions;
 import io.fairlead.task.Task;
 import io.fairlead.task.TaskScope;
 import io.fairlead.task.ThreadRule;
@@ -70,6 +71,25 @@ class FairleadTest {
               "2 of 4: 10.0 " + virtual,
               "3 of 4: 10.0 " + virtual);
       assertThat(fairlead.report()).contains("messages of 4 ranks");
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void ranksWaitAsTheCallOrItsTaskSays(WaitMode mode) {
+    RankBody<String> body =
+        comm -> {
+          comm.barrier().await();
+          return Task.current().waitMode() + " " + Thread.currentThread().isVirtual();
+        };
+    String expected = mode + " " + (mode != WaitMode.BLOCKING);
+    try (Fairlead fairlead = Fairlead.open(HOST.withWaitMode(WaitMode.SPIN))) {
+      assertThat(fairlead.ranks(2, mode, body)).containsExactly(expected, expected);
+      try (TaskScope<List<String>> scope = fairlead.scope(ScopeOptions.DEFAULT.waitMode(mode))) {
+        scope.fork(() -> fairlead.ranks(1, body));
+        assertThat(scope.join()).containsExactly(List.of(expected));
+      }
+      assertThat(fairlead.ranks(1, body)).containsExactly("SPIN true");
     }
   }
 

@@ -11,6 +11,7 @@ import io.fairlead.solver.internal.device.Distribution;
 import io.fairlead.solver.internal.device.Levels;
 import io.fairlead.solver.internal.device.RankParts;
 import io.fairlead.solver.internal.device.TaskParallel;
+import io.fairlead.task.WaitMode;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -85,6 +86,11 @@ public final class SparseSolver implements AutoCloseable {
   public static SparseSolver setup(Fairlead fairlead, CsrMatrix matrix, SolverOptions options) {
     Objects.requireNonNull(matrix, "matrix");
     return new Setup(fairlead, options).ofMatrix(matrix);
+  }
+
+  /** The same matrix on several numbers of ranks; its levels are made once. */
+  static List<SparseSolver> setup(Fairlead fairlead, CsrMatrix matrix, List<Integer> ranks) {
+    return new Setup(fairlead, SolverOptions.DEFAULT).ofMatrix(matrix, ranks);
   }
 
   /**
@@ -203,11 +209,11 @@ public final class SparseSolver implements AutoCloseable {
   }
 
   /** Runs V-cycles alone; see {@link VCycleBenchmark}. */
-  VCycleBenchmark.Result cycles(int count) {
+  VCycleBenchmark.Result cycles(int count, WaitMode mode) {
     requireOpen();
     double[] ones = new double[rows];
     Arrays.fill(ones, 1.0);
-    return VCycleBenchmark.result(parts.cycles(ones, count));
+    return VCycleBenchmark.result(parts.cycles(ones, count, mode));
   }
 
   /** Returns the device memory that one solve takes, all ranks together, to admit work by. */
@@ -318,7 +324,22 @@ public final class SparseSolver implements AutoCloseable {
 
     SparseSolver ofMatrix(CsrMatrix matrix) {
       requireSquare(matrix);
-      return finish(levels(matrix, matrix), null);
+      return finish(levels(matrix, matrix), options, null);
+    }
+
+    List<SparseSolver> ofMatrix(CsrMatrix matrix, List<Integer> ranks) {
+      requireSquare(matrix);
+      Levels levels = levels(matrix, matrix);
+      List<SparseSolver> solvers = new ArrayList<>();
+      try {
+        for (int each : ranks) {
+          solvers.add(finish(levels, options.withRanks(each), null));
+        }
+        return List.copyOf(solvers);
+      } catch (RuntimeException | Error failure) {
+        solvers.forEach(SparseSolver::close);
+        throw failure;
+      }
     }
 
     SparseSolver ofOperator(Operator operator, @Nullable CsrMatrix near) {
@@ -328,7 +349,7 @@ public final class SparseSolver implements AutoCloseable {
       }
       if (near == null) {
         requireNoPreconditioner();
-        return finish(Levels.none(null, operator.rows()), operator);
+        return finish(Levels.none(null, operator.rows()), options, operator);
       }
       requireSquare(near);
       if (near.rows() != operator.rows()) {
@@ -338,7 +359,7 @@ public final class SparseSolver implements AutoCloseable {
                 + " rows, the preconditioner's matrix "
                 + near.rows());
       }
-      return finish(levels(near, null), operator);
+      return finish(levels(near, null), options, operator);
     }
 
     private void requireNoPreconditioner() {
@@ -396,7 +417,7 @@ public final class SparseSolver implements AutoCloseable {
       return inverse;
     }
 
-    private SparseSolver finish(Levels levels, @Nullable Operator operator) {
+    private SparseSolver finish(Levels levels, SolverOptions options, @Nullable Operator operator) {
       Distribution distribution = new Distribution(levels, options.ranks(), operator, parallel);
       RankParts parts = RankParts.make(fairlead, distribution, options.ranks());
       List<SetupReport.LevelSize> sizes = new ArrayList<>();

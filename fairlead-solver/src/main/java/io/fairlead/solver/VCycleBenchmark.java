@@ -2,6 +2,7 @@ package io.fairlead.solver;
 
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.solver.internal.device.RankParts;
+import io.fairlead.task.WaitMode;
 import java.util.List;
 
 /**
@@ -15,8 +16,11 @@ public final class VCycleBenchmark implements AutoCloseable {
 
   private final SparseSolver solver;
 
-  private VCycleBenchmark(SparseSolver solver) {
+  private final WaitMode mode;
+
+  private VCycleBenchmark(SparseSolver solver, WaitMode mode) {
     this.solver = solver;
+    this.mode = mode;
   }
 
   /**
@@ -44,19 +48,33 @@ public final class VCycleBenchmark implements AutoCloseable {
   /** Sets up the hierarchy of a matrix on so many ranks; {@link Poisson} generates matrices. */
   public static VCycleBenchmark setup(Fairlead fairlead, CsrMatrix matrix, int ranks) {
     SolverOptions options = SolverOptions.DEFAULT.withRanks(ranks);
-    return new VCycleBenchmark(SparseSolver.setup(fairlead, matrix, options));
+    SparseSolver solver = SparseSolver.setup(fairlead, matrix, options);
+    return new VCycleBenchmark(solver, fairlead.config().waitMode());
+  }
+
+  /** As {@link #setup(Fairlead, CsrMatrix, int)}, on each of some numbers of ranks. */
+  public static List<VCycleBenchmark> setup(
+      Fairlead fairlead, CsrMatrix matrix, List<Integer> ranks) {
+    return SparseSolver.setup(fairlead, matrix, ranks).stream()
+        .map(solver -> new VCycleBenchmark(solver, fairlead.config().waitMode()))
+        .toList();
   }
 
   /** Runs cycles from zero for a right-hand side of ones. Waits for them. */
   public Result run(int cycles) {
-    return solver.cycles(cycles);
+    return run(cycles, mode);
   }
 
-  static Result result(List<RankParts.Done<double[]>> done) {
-    RankParts.Done<double[]> first = done.getFirst();
+  /** As {@link #run(int)}, with ranks that wait as {@code mode} says, whatever is configured. */
+  public Result run(int cycles, WaitMode mode) {
+    return solver.cycles(cycles, mode);
+  }
+
+  static Result result(List<RankParts.Done<RankParts.Cycles>> done) {
+    RankParts.Done<RankParts.Cycles> first = done.getFirst();
     return new Result(
-        done.stream().mapToLong(RankParts.Done::nanos).max().orElse(0) * NANOS,
-        first.result(),
+        done.stream().mapToLong(each -> each.result().nanos()).max().orElse(0) * NANOS,
+        first.result().relativeResiduals(),
         first.spent().deviceWaits(),
         first.spent().deviceNanos() * NANOS,
         done.stream().mapToLong(each -> each.spent().messages()).sum(),

@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.within;
 
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.task.WaitMode;
+import java.util.List;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -32,6 +34,22 @@ class VCycleBenchmarkTest {
       VCycleBenchmark.Result other = run(mode, ranks);
       assertThat(other.relativeResiduals()).containsExactly(first.relativeResiduals());
       assertThat(other.messages()).isEqualTo(first.messages());
+    }
+  }
+
+  @Test
+  void oneSetupServesAllRanksAndModes() {
+    List<Integer> ranks = List.of(1, 2);
+    try (Fairlead fairlead = SolverFixture.open(WaitMode.NONBLOCKING)) {
+      List<VCycleBenchmark> benchmarks = VCycleBenchmark.setup(fairlead, MATRIX, ranks);
+      for (int k = 0; k < ranks.size(); k++) {
+        double[] expected = run(WaitMode.NONBLOCKING, ranks.get(k)).relativeResiduals();
+        try (VCycleBenchmark benchmark = benchmarks.get(k)) {
+          for (WaitMode mode : WaitMode.values()) {
+            assertThat(benchmark.run(8, mode).relativeResiduals()).containsExactly(expected);
+          }
+        }
+      }
     }
   }
 

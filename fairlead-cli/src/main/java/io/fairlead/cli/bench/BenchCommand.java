@@ -24,7 +24,13 @@ import picocli.CommandLine.Parameters;
     mixinStandardHelpOptions = true,
     sortOptions = false,
     versionProvider = Version.class,
-    subcommands = {VCycleWorker.class, TaskWorker.class, JobsWorker.class, CudaWorker.class},
+    subcommands = {
+      VCycleWorker.class,
+      TaskWorker.class,
+      JobsWorker.class,
+      CudaWorker.class,
+      CudaVCycleWorker.class
+    },
     synopsisSubcommandLabel = "",
     footer = {
       "",

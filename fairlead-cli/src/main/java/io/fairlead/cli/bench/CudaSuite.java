@@ -130,6 +130,13 @@ final class CudaSuite implements Suite {
               addMemory(runs);
             }),
         new Part(
+            "V-cycles in each waiting mode",
+            CudaVCycles.ids(),
+            runs -> {
+              CudaVCycles.measure(options, runs);
+              rows.addAll(CudaVCycles.rows(runs));
+            }),
+        new Part(
             String.format(Locale.ROOT, "%d waiters, %d streams", WAITERS / scale, STREAMS / scale),
             List.of("cuda.wait.many.lost", "cuda.wait.many.p99"),
             runs -> {

@@ -8,6 +8,7 @@ import io.fairlead.memory.Reservation;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.solver.internal.device.ConjugateGradients.Goal;
 import io.fairlead.solver.internal.device.ConjugateGradients.Outcome;
+import io.fairlead.task.ScopeOptions;
 import io.fairlead.task.TaskScope;
 import io.fairlead.task.WaitMode;
 import java.util.ArrayList;
@@ -122,13 +123,24 @@ public final class RankParts implements AutoCloseable {
 
   /** Solves for one right-hand side; x is replaced by the solution. Waits for all ranks. */
   public List<Done<Outcome>> solve(double[] b, double[] x, boolean zeroGuess, Goal goal) {
-    return run(rank -> rank.solve(b, x, zeroGuess, rank.isFirst() ? goal : goal.silent()));
+    return run(
+        fairlead.config().waitMode(),
+        rank -> rank.solve(b, x, zeroGuess, rank.isFirst() ? goal : goal.silent()));
   }
 
-  /** Runs V-cycles alone and returns the relative residuals. Waits for all ranks. */
-  public List<Done<double[]>> cycles(double[] b, int count) {
-    return run(rank -> rank.cycles(b, count));
+  /** Runs V-cycles alone, whose waits are of that mode. Waits for all ranks. */
+  public List<Done<Cycles>> cycles(double[] b, int count, WaitMode mode) {
+    return run(mode, rank -> rank.cycles(b, count));
   }
+
+  /**
+   * V-cycles of one rank.
+   *
+   * @param relativeResiduals after each
+   * @param nanos all of them, without what came before
+   */
+  @SuppressWarnings("ArrayRecordComponent")
+  public record Cycles(double[] relativeResiduals, long nanos) {}
 
   /** Kernel time so far of the devices in use, or -1 where a driver does not measure it. */
   public long kernelNanos() {
@@ -144,13 +156,14 @@ public final class RankParts implements AutoCloseable {
   }
 
   /** A run is a task of its own, which holds its reservation: any thread may have asked for it. */
-  private <T> List<Done<T>> run(Body<T> body) {
+  private <T> List<Done<T>> run(WaitMode mode, Body<T> body) {
     List<Device> devices = List.copyOf(kernels.keySet());
-    if (parts.size() == 1 && fairlead.config().waitMode() == WaitMode.BLOCKING) {
+    if (parts.size() == 1 && mode == WaitMode.BLOCKING) {
       // A wait holds a thread then, which must not be a carrier: rank tasks have their own.
-      return fairlead.ranks(1, comm -> reserved(devices, 0, body)).getFirst();
+      return fairlead.ranks(1, mode, comm -> reserved(devices, 0, body)).getFirst();
     }
-    try (TaskScope<List<Done<T>>> scope = fairlead.scope()) {
+    ScopeOptions options = ScopeOptions.DEFAULT.waitMode(mode);
+    try (TaskScope<List<Done<T>>> scope = fairlead.scope(options)) {
       scope.fork(() -> reserved(devices, 0, body));
       return scope.join().getFirst();
     }

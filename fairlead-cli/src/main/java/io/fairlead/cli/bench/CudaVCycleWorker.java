@@ -1,0 +1,185 @@
+package io.fairlead.cli.bench;
+
+import io.fairlead.runtime.Fairlead;
+import io.fairlead.runtime.FairleadConfig;
+import io.fairlead.solver.CsrMatrix;
+import io.fairlead.solver.Poisson;
+import io.fairlead.solver.VCycleBenchmark;
+import io.fairlead.task.WaitMode;
+import java.io.PrintWriter;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Objects;
+import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+
+/**
+ * The process in which {@link CudaSuite} measures V-cycles in every waiting mode; not for users.
+ *
+ * <p>A problem is set up once, for one rank and for two; the modes take turns on that. Setting up
+ * runs on the CPU, and its time grows with the unknowns: a problem that would take longer than
+ * there is time for becomes a smaller one, which is said.
+ */
+@Command(name = "cuda-vcycle-worker", hidden = true)
+public final class CudaVCycleWorker implements Callable<Integer> {
+  static final String SMALL = "64";
+  static final String LARGE = "large";
+  static final List<Integer> RANKS = List.of(1, 2);
+
+  /** Longer than all of it takes where nothing hangs. */
+  static final Duration LIMIT = Duration.ofSeconds(300);
+
+  private static final int CYCLES = 20;
+  private static final int SMALL_GRID = 64;
+
+  /** On a smaller one the time of a setup does not tell how it grows. */
+  private static final int PROBE_GRID = 128;
+
+  /** Setups of larger problems take somewhat longer for each unknown: caches. */
+  private static final double GROWTH = 1.3;
+
+  private static final double NANOS = 1e-9;
+  private static final int WARM_UP_ROUNDS = 6;
+  private static final long WARM_UP_NANOS = 3_000_000_000L;
+
+  @CommandLine.Spec private @Nullable CommandSpec spec;
+
+  @Option(names = "--device")
+  private String device = "cuda";
+
+  @Option(names = "--small", description = "Rounds at 64 x 64 x 64; 0: none.")
+  private int smallRounds;
+
+  @Option(names = "--large", description = "Rounds on the large problem; 0: none.")
+  private int largeRounds;
+
+  @Option(names = "--grid", description = "Points along a side of the large problem.")
+  private int grid;
+
+  @Option(names = "--setup-seconds", description = "The large one shrinks to be set up in that.")
+  private double setupSeconds = 60;
+
+  /** Made by the command line parser. */
+  public CudaVCycleWorker() {}
+
+  @Override
+  public Integer call() {
+    FairleadConfig config = FairleadConfig.fromSystem().withDevice(device);
+    try (HangWatch _ = HangWatch.start("V-cycles", LIMIT, line().getErr());
+        Fairlead fairlead = Fairlead.open(config)) {
+      small(fairlead);
+      if (largeRounds > 0) {
+        large(fairlead);
+      }
+    }
+    return 0;
+  }
+
+  /** Without rounds it warms the code up for the large one. */
+  private void small(Fairlead fairlead) {
+    try (Problem problem = Problem.setUp(fairlead, SMALL_GRID)) {
+      problem.warmUp();
+      measure(SMALL, problem, smallRounds);
+    }
+  }
+
+  private void large(Fairlead fairlead) {
+    int side = grid;
+    if (grid > PROBE_GRID) {
+      try (Problem probe = Problem.setUp(fairlead, PROBE_GRID)) {
+        side = sideThatFits(grid, PROBE_GRID, probe.setupSeconds(), setupSeconds);
+      }
+    }
+    try (Problem problem = Problem.setUp(fairlead, side)) {
+      print(LARGE + ".side", List.of((double) side));
+      print(LARGE + ".setup", List.of(problem.setupSeconds()));
+      problem.warmUp();
+      measure(LARGE, problem, largeRounds);
+    }
+  }
+
+  /** The points along a side whose setup takes at most so long, in steps of eight. */
+  static int sideThatFits(int wanted, int probed, double probeSeconds, double secondsMax) {
+    double fits = probed * Math.cbrt(secondsMax / (GROWTH * probeSeconds));
+    return fits >= wanted ? wanted : Math.max(8, (int) fits / 8 * 8);
+  }
+
+  private void measure(String name, Problem problem, int rounds) {
+    Map<String, List<Double>> seconds = new LinkedHashMap<>();
+    for (int round = 0; round < rounds; round++) {
+      problem.round(
+          round, (what, each) -> seconds.computeIfAbsent(what, key -> new ArrayList<>()).add(each));
+    }
+    seconds.forEach((what, each) -> print(name + "." + what, each));
+  }
+
+  private interface Times {
+    void add(String what, double seconds);
+  }
+
+  /** A problem that is set up, for each number of ranks. */
+  private record Problem(List<VCycleBenchmark> byRanks, double setupSeconds)
+      implements AutoCloseable {
+    static Problem setUp(Fairlead fairlead, int side) {
+      long start = System.nanoTime();
+      CsrMatrix matrix = Poisson.grid3d(side);
+      List<VCycleBenchmark> byRanks = VCycleBenchmark.setup(fairlead, matrix, RANKS);
+      return new Problem(byRanks, (System.nanoTime() - start) * NANOS);
+    }
+
+    void warmUp() {
+      long start = System.nanoTime();
+      int round = 0;
+      while (round < WARM_UP_ROUNDS || System.nanoTime() - start < WARM_UP_NANOS) {
+        round(round++, (what, seconds) -> {});
+      }
+    }
+
+    /**
+     * All modes once for each number of ranks, each round beginning with another one; every other
+     * round goes backwards, so that nobody always follows the same one.
+     */
+    void round(int round, Times times) {
+      List<WaitMode> order = new ArrayList<>(List.of(WaitMode.values()));
+      if (round % 2 == 1) {
+        Collections.reverse(order);
+      }
+      Collections.rotate(order, round / 2);
+      for (int k = 0; k < RANKS.size(); k++) {
+        for (WaitMode mode : order) {
+          double seconds = byRanks.get(k).run(CYCLES, mode).seconds();
+          times.add(RANKS.get(k) + "." + mode, seconds);
+        }
+      }
+    }
+
+    @Override
+    public void close() {
+      byRanks.forEach(VCycleBenchmark::close);
+    }
+  }
+
+  private CommandLine line() {
+    return Objects.requireNonNull(spec).commandLine();
+  }
+
+  private void print(String name, List<Double> samples) {
+    PrintWriter out = line().getOut();
+    String values =
+        samples.stream()
+            .map(value -> String.format(Locale.ROOT, "%.6g", value))
+            .collect(Collectors.joining(" "));
+    out.println("samples " + name + " " + values);
+    out.flush();
+  }
+}
