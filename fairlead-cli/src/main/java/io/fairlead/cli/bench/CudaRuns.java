@@ -21,7 +21,9 @@ final class CudaRuns {
   /** For a process to start, to say where it hangs, and to end. */
   static final Duration STARTS_AND_ENDS = Duration.ofSeconds(30);
 
-  private final CudaPeer peer;
+  private static final String NOT_HERE = "not here";
+
+  private final CudaPeer c;
 
   /** Kernels in place of this program's own, for a driver that takes no PTX. */
   private final @Nullable Path image;
@@ -34,8 +36,8 @@ final class CudaRuns {
   private int failed;
   private @Nullable String why;
 
-  CudaRuns(CudaPeer peer, @Nullable Path image, Progress progress) {
-    this.peer = peer;
+  CudaRuns(CudaPeer c, @Nullable Path image, Progress progress) {
+    this.c = c;
     this.image = image;
     this.progress = progress;
   }
@@ -95,16 +97,32 @@ final class CudaRuns {
   }
 
   /** Runs the baseline in C; returns whether it gave samples. */
-  boolean measurePeer(int scale) throws IOException, InterruptedException {
+  boolean measureC(int scale) throws IOException, InterruptedException {
+    String missing = measure("c", c, scale);
+    if (missing != null) {
+      failed("no baseline", "no baseline in C; rows over it have no figures");
+    }
+    return missing == null;
+  }
+
+  /** Runs another library; returns why it gave no samples, in a few words, or null. */
+  @Nullable String measureLibrary(String name, int scale) throws IOException, InterruptedException {
+    String missing = measure(name, CudaPeer.of(name), scale);
+    if (missing != null && !missing.equals(NOT_HERE)) {
+      failed(missing, name + " failed");
+    }
+    return missing;
+  }
+
+  private @Nullable String measure(String who, CudaPeer peer, int scale)
+      throws IOException, InterruptedException {
     Path kernels = kernels();
     try {
-      take("c", peer.samples(kernels, scale));
-      return true;
+      take(who, peer.samples(kernels, scale));
+      return null;
     } catch (CudaPeer.MissingException none) {
-      failed(
-          "no baseline",
-          "no baseline in C: " + none.getMessage() + "; rows over it have no figures");
-      return false;
+      progress.done(String.valueOf(none.getMessage()));
+      return none.absent() ? NOT_HERE : "failed";
     } finally {
       if (image == null) {
         Files.delete(kernels);

@@ -34,7 +34,7 @@ final class CudaSuite implements Suite {
   private static final int QUICK_SCALE = 4;
   private static final String FAILED = "cuda.failed_groups";
 
-  private final CudaPeer peer;
+  private final CudaPeer c;
   private final @Nullable Path image;
   private final List<Row> rows = new ArrayList<>();
 
@@ -47,8 +47,8 @@ final class CudaSuite implements Suite {
    *
    * @param image kernels in place of this program's own, for a driver that takes no PTX
    */
-  CudaSuite(CudaPeer peer, @Nullable Path image) {
-    this.peer = peer;
+  CudaSuite(CudaPeer c, @Nullable Path image) {
+    this.c = c;
     this.image = image;
   }
 
@@ -109,7 +109,7 @@ final class CudaSuite implements Suite {
                 "cuda.interrupt.p99"),
             runs -> {
               if (options.wants("cuda.launch")) {
-                requirePeer(scale, runs);
+                requireC(scale, runs);
               }
               runs.measure("costs", CudaWorker.Group.COSTS, scale, 0, "own");
               addCosts(runs);
@@ -125,10 +125,14 @@ final class CudaSuite implements Suite {
             "allocations, pinned copies",
             List.of("cuda.alloc", "cuda.copy.up", "cuda.copy.down"),
             runs -> {
-              requirePeer(scale, runs);
+              requireC(scale, runs);
               runs.measure("memory", CudaWorker.Group.MEMORY, scale, 0, "own");
               addMemory(runs);
             }),
+        new Part(
+            "other libraries",
+            CudaLibraries.ids(),
+            runs -> rows.addAll(CudaLibraries.measure(options, scale, runs))),
         new Part(
             "V-cycles in each waiting mode",
             CudaVCycles.ids(),
@@ -197,7 +201,7 @@ final class CudaSuite implements Suite {
   @Override
   public List<Row> run(Options options, Progress progress) throws Exception {
     requireDevice();
-    CudaRuns runs = new CudaRuns(peer, image, progress);
+    CudaRuns runs = new CudaRuns(c, image, progress);
     Map<String, Row> wanted = new LinkedHashMap<>();
     for (Part part : parts(options)) {
       if (options.wantsAny(part.ids())) {
@@ -233,9 +237,9 @@ final class CudaSuite implements Suite {
   // --- measuring --------------------------------------------------------------------------------
 
   private static void measureWaits(Options options, int scale, CudaRuns runs) throws Exception {
-    boolean hasPeer = true;
+    boolean hasC = true;
     for (int round = 0; round < (options.quick() ? 1 : 3); round++) {
-      hasPeer = hasPeer && runs.measurePeer(scale);
+      hasC = hasC && runs.measureC(scale);
       for (int carriers : carriers()) {
         measureWaits(options, own(carriers), scale, carriers, "own", runs);
       }
@@ -253,9 +257,9 @@ final class CudaSuite implements Suite {
   }
 
   /** C's figures, unless some rows before needed them. */
-  private static void requirePeer(int scale, CudaRuns runs) throws Exception {
+  private static void requireC(int scale, CudaRuns runs) throws Exception {
     if (runs.of("c launch").isEmpty()) {
-      runs.measurePeer(scale);
+      runs.measureC(scale);
     }
   }
 

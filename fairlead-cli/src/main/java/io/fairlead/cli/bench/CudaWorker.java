@@ -38,6 +38,8 @@ public final class CudaWorker implements Callable<Integer> {
     BUSY(90),
     /** Allocations, pinned copies. */
     MEMORY(60),
+    /** What other libraries measure too. */
+    LIKE_LIBRARIES(60),
     /** A hundred thousand waiters. */
     MANY(45),
     /** A fault, whose context is lost: the last thing that a process does. */
@@ -118,6 +120,7 @@ public final class CudaWorker implements Callable<Integer> {
       case COSTS -> costs(probes);
       case BUSY -> busy(probes, new ForkProbes(fairlead, scale > 1));
       case MEMORY -> memory(new CudaMemoryProbes(fairlead, scale));
+      case LIKE_LIBRARIES -> likeLibraries(probes, new CudaMemoryProbes(fairlead, scale));
       case MANY -> many(probes);
       case FAULT -> fault(probes);
     }
@@ -151,6 +154,12 @@ public final class CudaWorker implements Callable<Integer> {
     double[][] copies = probes.copies();
     print("copy.up", copies[0]);
     print("copy.down", copies[1]);
+  }
+
+  private void likeLibraries(CudaProbes probes, CudaMemoryProbes memory) {
+    print("wait.0", probes.waits(0, 4_000));
+    print("wait.20", probes.waits(20_000, 3_000));
+    print("alloc", memory.allocations());
   }
 
   private void many(CudaProbes probes) {

@@ -31,6 +31,8 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** What the suite for GPUs does without one: its probes and its baseline, on the stand-in. */
 @Timeout(120)
@@ -199,11 +201,105 @@ class CudaSuiteTest {
     Path image = Files.writeString(folder.resolve("kernels"), KERNELS);
     Path script = ROOT.resolve("fairlead-lab/peers/cuda/baseline.sh");
     assertThatThrownBy(() -> new CudaPeer(script, "libno-such.so").samples(image, SCALE))
-        .isInstanceOf(CudaPeer.MissingException.class)
+        .isInstanceOfSatisfying(
+            CudaPeer.MissingException.class, none -> assertThat(none.absent()).isFalse())
         .hasMessageContaining("libno-such.so");
     assertThatThrownBy(() -> new CudaPeer(folder.resolve("none"), "").samples(image, SCALE))
         .isInstanceOf(CudaPeer.MissingException.class)
         .hasMessageContaining("not there");
+  }
+
+  /** As much of CuPy as its measuring uses; it does nothing. */
+  private static final String CUPY =
+      """
+      class RawModule:
+          def __init__(self, path):
+              self.text = open(path).read()
+          def get_function(self, name):
+              assert "kernel " + name in self.text
+              return lambda grid, block, arguments: None
+
+      class cuda:
+          class Stream:
+              def __init__(self, non_blocking):
+                  assert non_blocking
+              def use(self):
+                  pass
+              def synchronize(self):
+                  pass
+          @staticmethod
+          def alloc(size):
+              return bytearray(size)
+      """;
+
+  private static final String NUMPY = "uint64 = int\n";
+
+  /** As much of PyTorch; whether it compiles kernels is to be filled in. */
+  private static final String TORCH =
+      """
+      uint8 = "uint8"
+      def empty(size, dtype, device):
+          assert dtype == uint8 and device == "cuda"
+      class cuda:
+          class Stream:
+              def synchronize(self):
+                  pass
+          class Event:
+              def __init__(self, enable_timing):
+                  assert enable_timing
+              def record(self):
+                  pass
+              def synchronize(self):
+                  pass
+              def elapsed_time(self, other):
+                  return 25.0
+          is_available = staticmethod(lambda: True)
+          set_stream = staticmethod(lambda stream: None)
+          _sleep = staticmethod(lambda cycles: None)
+          #compiles _compile_kernel = staticmethod(lambda source, name: lambda grid, block, args: None)
+      """;
+
+  @ParameterizedTest
+  @CsvSource({"cupy, cupy", "torch, torch", "torch, torch-that-compiles"})
+  void aLibraryInPythonIsMeasured(String name, String kind)
+      throws IOException, InterruptedException {
+    assumeTrue(Files.isExecutable(Path.of("/usr/bin/python3")), "needs python3");
+    Path modules = Files.createDirectory(folder.resolve(kind));
+    Files.writeString(modules.resolve("cupy.py"), CUPY);
+    Files.writeString(modules.resolve("numpy.py"), NUMPY);
+    Files.writeString(
+        modules.resolve("torch.py"),
+        kind.equals("torch-that-compiles") ? TORCH.replace("#compiles ", "") : TORCH);
+    Path image = Files.writeString(modules.resolve("kernels"), KERNELS);
+    Path script = ROOT.resolve("fairlead-lab/peers/cuda/peers.py");
+    Path said = modules.resolve("out");
+    ProcessBuilder builder =
+        new ProcessBuilder("/usr/bin/python3", "-B", script + "", name, image + "", "" + SCALE)
+            .redirectErrorStream(true)
+            .redirectOutput(said.toFile());
+    builder.environment().put("PYTHONPATH", modules.toString());
+    assertThat(builder.start().waitFor(60, TimeUnit.SECONDS)).isTrue();
+    List<String> lines = Files.readAllLines(said);
+    assertThat(lines.stream().map(line -> line.split(" ", -1)[1]))
+        .as(String.join("\n", lines))
+        .containsExactly("wait.0", "wait.20", "alloc");
+    assertThat(lines.stream().map(line -> line.split(" ", -1).length - 2))
+        .containsExactly(40, 30, 5);
+  }
+
+  @Test
+  void aLibraryThatIsNotThereSaysSo() throws IOException {
+    Path image = Files.writeString(folder.resolve("kernels"), KERNELS);
+    Path empty = Files.createDirectories(folder.resolve("copy/of/the/folder"));
+    for (String file : List.of("peers.sh", "peers.py")) {
+      Files.copy(ROOT.resolve("fairlead-lab/peers/cuda").resolve(file), empty.resolve(file));
+    }
+    for (String name : List.of("lwjgl", "jcuda", "another")) {
+      assertThatThrownBy(() -> CudaPeer.of(name, empty, "").samples(image, SCALE))
+          .isInstanceOfSatisfying(
+              CudaPeer.MissingException.class, none -> assertThat(none.absent()).isTrue())
+          .hasMessageContaining(name);
+    }
   }
 
   @Test
