@@ -1,5 +1,6 @@
 package io.fairlead.cli;
 
+import io.fairlead.solver.Poisson;
 import io.fairlead.solver.Preconditioner;
 import io.fairlead.task.WaitMode;
 import java.nio.file.Path;
@@ -172,7 +173,9 @@ public final class SolveCommand implements Callable<Integer> {
 
   private void check() {
     require((file == null) != (poisson == null), "Give a FILE, or --poisson N, and not both.");
-    require(poisson == null || (poisson >= 1 && poisson <= 1024), "--poisson takes 1 to 1024");
+    require(
+        poisson == null || (poisson >= 1 && poisson <= Poisson.GRID3D_MAX),
+        "--poisson takes 1 to " + Poisson.GRID3D_MAX);
     require(tol > 0 && tol < 1, "--tol takes a number between 0 and 1, such as 1e-8");
     require(maxIterations >= 0, "--max-iterations takes 0 or more");
     require(ranks >= 1 && ranks <= 1024, "--ranks takes 1 to 1024");

@@ -165,6 +165,7 @@ class SolveCommandTest {
         "solve --tol 2 a.mtx",
         "solve --tol x a.mtx",
         "solve a.mtx --poisson 3",
+        "solve --poisson 675",
         "solve a.mtx --jobs 0",
         "solve a.mtx --ranks 0",
         "solve a.mtx --device gpu",

@@ -2,6 +2,9 @@ package io.fairlead.solver;
 
 /** Model problems: the Poisson equation on a regular grid with zero boundary values. */
 public final class Poisson {
+  /** The most points a side of {@link #grid3d}, whose entries then just fit an array. */
+  public static final int GRID3D_MAX = 674;
+
   private Poisson() {}
 
   /**
@@ -22,7 +25,11 @@ public final class Poisson {
     long points = (long) nx * ny * nz;
     if (nx < 1 || points * 7 > Integer.MAX_VALUE - 8) {
       throw new IllegalArgumentException(
-          "a grid of " + nx + " points a side: expected at least 1, and at most 674 in 3-D");
+          "a grid of "
+              + nx
+              + " points a side: expected at least 1, and at most "
+              + GRID3D_MAX
+              + " in 3-D");
     }
     Filler filler = new Filler((int) points, nz > 1 ? 7 : 5);
     for (int z = 0; z < nz; z++) {

@@ -81,6 +81,7 @@ public final class SparseSolver implements AutoCloseable {
    *     not positive
    * @throws IllegalArgumentException if the matrix is empty or not square, or the near-null space
    *     does not fit it
+   * @throws MatrixTooLargeException if what the setup makes of it exceeds an array
    * @throws io.fairlead.device.OutOfDeviceMemoryException if the devices have no room for it
    */
   public static SparseSolver setup(Fairlead fairlead, CsrMatrix matrix, SolverOptions options) {

@@ -270,7 +270,7 @@ final class CudaSuite implements Suite {
       boolean own = !who.equals("jdk");
       for (int micros : KERNEL_MICROS) {
         addOverC(runs, wait(who, micros), who, micros, false, own ? 2.0 : 15.0, own ? 0.5 : 5.0);
-        addOverC(runs, tail(who, micros), who, micros, true, 10.0, 3.0);
+        addOverC(runs, tail(who, micros), who, micros, true, own ? 10.0 : null, own ? 3.0 : null);
       }
     }
   }
@@ -291,8 +291,8 @@ final class CudaSuite implements Suite {
       List<Samples> ours,
       List<Samples> theirs,
       boolean atTail,
-      double must,
-      double goal) {
+      @Nullable Double must,
+      @Nullable Double goal) {
     Samples mine = figures(ours, atTail);
     Samples baseline = figures(theirs, atTail);
     return new Row(

@@ -17,14 +17,12 @@ import java.io.StringWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
-import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -58,24 +56,7 @@ class CudaSuiteTest {
 
   @BeforeAll
   static void buildStandIn() throws IOException, InterruptedException {
-    Path sources = ROOT.resolve("fairlead-ffi/src/test/native");
-    boolean possible = Files.isDirectory(sources) && Files.isExecutable(Path.of("/usr/bin/gcc"));
-    String wanted = "gcc and " + sources + " are to make the stand-in driver";
-    if (!possible) {
-      System.err.println("!! NOT RUN: " + wanted);
-    }
-    assumeTrue(possible, wanted);
-    standIn = folder.resolve("libstandin.so");
-    List<String> command =
-        new ArrayList<>(
-            List.of("gcc", "-std=c11", "-O1", "-fPIC", "-shared", "-pthread", "-Wl,-z,nodelete"));
-    command.addAll(List.of("-o", standIn.toString()));
-    try (Stream<Path> files = Files.list(sources)) {
-      files.map(Path::toString).filter(f -> f.endsWith(".c")).forEach(command::add);
-    }
-    Process gcc = new ProcessBuilder(command).inheritIO().start();
-    assertThat(gcc.waitFor(60, TimeUnit.SECONDS)).isTrue();
-    assertThat(gcc.exitValue()).isZero();
+    standIn = StandIn.build(folder);
   }
 
   private static void onStandIn(Consumer<CudaProbes> body) {
@@ -83,36 +64,18 @@ class CudaSuiteTest {
   }
 
   private static void opened(Consumer<Fairlead> body) {
-    FairleadConfig config =
-        FairleadConfig.defaults()
-            .withDevice("cuda")
-            .withDriverSetting("library", standIn.toString());
-    withLibrary(
+    StandIn.with(
+        standIn,
         () -> {
-          try (Fairlead fairlead = Fairlead.open(config)) {
+          try (Fairlead fairlead = Fairlead.open(FairleadConfig.defaults().withDevice("cuda"))) {
             body.accept(fairlead);
           }
           return null;
         });
   }
 
-  /** The provider that is asked whether there is a GPU knows this property alone. */
   private static <T> T withLibrary(Callable<T> body) {
-    String before = System.getProperty(CudaSuite.LIBRARY_PROPERTY);
-    System.setProperty(CudaSuite.LIBRARY_PROPERTY, standIn.toString());
-    try {
-      return body.call();
-    } catch (RuntimeException unchecked) {
-      throw unchecked;
-    } catch (Exception checked) {
-      throw new AssertionError(checked);
-    } finally {
-      if (before == null) {
-        System.clearProperty(CudaSuite.LIBRARY_PROPERTY);
-      } else {
-        System.setProperty(CudaSuite.LIBRARY_PROPERTY, before);
-      }
-    }
+    return StandIn.with(standIn, body);
   }
 
   private static void requireSamples(double[] samples, int count, double least) {

@@ -1,6 +1,7 @@
 package io.fairlead.solver.internal;
 
 import io.fairlead.solver.CsrMatrix;
+import io.fairlead.solver.MatrixTooLargeException;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -47,16 +48,21 @@ final class RowAssembly {
   }
 
   /** Turns the counts, kept one place late, into starts. */
-  private static void prefixSum(int[] ptr) {
+  static void prefixSum(int[] ptr) {
     long total = 0;
     for (int i = 1; i < ptr.length; i++) {
       total += ptr[i];
       if (total > Integer.MAX_VALUE - 8) {
-        throw new IllegalArgumentException(
-            "a coarse matrix has more than 2^31 entries; split the problem");
+        throw tooLarge();
       }
       ptr[i] = (int) total;
     }
+  }
+
+  static MatrixTooLargeException tooLarge() {
+    return new MatrixTooLargeException(
+        "a matrix of the coarse levels has more than 2^31 entries: the problem is too large for"
+            + " multigrid in one process; take another preconditioner, or a smaller problem");
   }
 
   private static CsrMatrix join(

@@ -48,8 +48,7 @@ final class RowBuffer {
     long wanted = length + (length >> 1) + 16L;
     int capacity = (int) Math.min(wanted, Integer.MAX_VALUE - 8);
     if (capacity == length) {
-      throw new IllegalArgumentException(
-          "a coarse matrix has more than 2^31 entries; split the problem");
+      throw RowAssembly.tooLarge();
     }
     idx = Arrays.copyOf(idx, capacity);
     val = Arrays.copyOf(val, capacity);

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import io.fairlead.solver.CsrMatrix;
+import io.fairlead.solver.MatrixTooLargeException;
 import io.fairlead.solver.Poisson;
 import java.util.Arrays;
 import org.junit.jupiter.api.Test;
@@ -103,5 +104,15 @@ class SmallPartsTest {
   void degreesBeyondTheTableAreRefused() {
     assertThatThrownBy(() -> new Chebyshev(Chebyshev.Kind.FIRST, 5, 10))
         .hasMessage("Chebyshev degree 5, ratio 10.0: expected 1 to 4, and above 1");
+  }
+
+  @Test
+  void moreEntriesThanAnArrayHoldsAreRefused() {
+    int[] counts = {0, 1 << 30, (1 << 30) - 9};
+    RowAssembly.prefixSum(counts);
+    assertThat(counts).containsExactly(0, 1 << 30, Integer.MAX_VALUE - 8);
+    assertThatThrownBy(() -> RowAssembly.prefixSum(new int[] {0, 1 << 30, 1 << 30}))
+        .isInstanceOf(MatrixTooLargeException.class)
+        .hasMessageContaining("2^31");
   }
 }

@@ -6,6 +6,12 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.fairlead.device.spi.Grid;
 import io.fairlead.solver.CsrMatrix;
 import io.fairlead.solver.internal.Parallel;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -16,6 +22,7 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.assertj.core.data.Offset;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -328,5 +335,54 @@ class CudaKernelsTest {
     assertThat(EmulatedGpu.text()).doesNotContain("#include");
     assertThat(Arrays.stream(EmulatedGpu.text().split("\n", -1)))
         .allSatisfy(line -> assertThat(line.length()).isLessThanOrEqualTo(100));
+  }
+
+  /**
+   * As in a matrix of some 300 million entries, of which the last block is there: its columns and
+   * values lie more than 2^31 bytes behind the beginnings of their buffers.
+   */
+  @Test
+  void entriesBehindTwoGibibytesAreFound(@TempDir Path folder) throws IOException {
+    int rows = SlicedRows.BLOCK;
+    int before = 300_000_000;
+    SlicedRows sliced = SlicedRows.of(matrix(rows), Parallel.SEQUENTIAL);
+    double[] x = vector(COLUMNS);
+    double[] expected = new double[rows];
+    GuardedArguments near =
+        GuardedArguments.of(
+            sliced.slicePtr(), sliced.colIdx(), sliced.values(), sliced.order(), rows, x, expected);
+    JavaKernels.ALL.get("apply").run(near, 0, 1);
+    int[] slicePtr = Arrays.stream(sliced.slicePtr()).map(at -> at + before).toArray();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment col =
+          behind(4L * before, MemorySegment.ofArray(sliced.colIdx()), folder.resolve("col"), arena);
+      MemorySegment val =
+          behind(8L * before, MemorySegment.ofArray(sliced.values()), folder.resolve("val"), arena);
+      GuardedArguments java =
+          GuardedArguments.of(slicePtr, col, val, sliced.order(), rows, x, expected);
+      GuardedArguments cuda =
+          GuardedArguments.of(slicePtr, col, val, sliced.order(), rows, x, expected);
+      JavaKernels.ALL.get("apply").run(java, 0, 1);
+      gpu.run("apply", new EmulatedGpu.Launch(1, rows, rows, false), cuda);
+      assertThat(java.doubles(6)).containsExactly(near.doubles(6));
+      assertThat(cuda.doubles(6)).containsExactly(near.doubles(6));
+    }
+  }
+
+  /** A file with a hole takes no memory for what nobody touches. */
+  private static MemorySegment behind(long bytes, MemorySegment content, Path file, Arena arena)
+      throws IOException {
+    try (FileChannel channel =
+        FileChannel.open(
+            file,
+            StandardOpenOption.CREATE_NEW,
+            StandardOpenOption.SPARSE,
+            StandardOpenOption.READ,
+            StandardOpenOption.WRITE)) {
+      long size = bytes + content.byteSize();
+      MemorySegment whole = channel.map(FileChannel.MapMode.READ_WRITE, 0, size, arena);
+      whole.asSlice(bytes).copyFrom(content);
+      return whole;
+    }
   }
 }

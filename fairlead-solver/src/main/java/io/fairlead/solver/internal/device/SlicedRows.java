@@ -1,6 +1,7 @@
 package io.fairlead.solver.internal.device;
 
 import io.fairlead.solver.CsrMatrix;
+import io.fairlead.solver.MatrixTooLargeException;
 import io.fairlead.solver.internal.Parallel;
 
 /**
@@ -34,6 +35,9 @@ record SlicedRows(int rows, int[] slicePtr, int[] colIdx, double[] values, byte[
 
   /** Blocks in a piece that is worth a thread. */
   private static final int MIN_BLOCKS = 64;
+
+  /** As many as an array holds. */
+  private static final int ENTRIES_MAX = Integer.MAX_VALUE - 8;
 
   static int blocks(int rows) {
     return (rows + BLOCK - 1) / BLOCK;
@@ -90,18 +94,26 @@ record SlicedRows(int rows, int[] slicePtr, int[] colIdx, double[] values, byte[
     return row < matrix.rows() ? rowPtr[row + 1] - rowPtr[row] : 0;
   }
 
-  /** Notes the entries of each slice one place late, to be added up. */
+  /** Notes the longest row of each slice one place late, to be added up. */
   private static void measure(CsrMatrix matrix, int block, byte[] order, int[] slicePtr) {
     int first = block * BLOCK;
     for (int s = 0; s < SLICES; s++) {
       int longest = length(matrix, first + order[first + s * SLICE]);
-      slicePtr[block * SLICES + s + 1] = Math.multiplyExact(longest, SLICE);
+      slicePtr[block * SLICES + s + 1] = longest;
     }
   }
 
-  private static int addUp(int[] slicePtr) {
+  /** Turns the longest row of each slice into where the next slice begins. */
+  static int addUp(int[] slicePtr) {
+    long end = 0;
     for (int s = 1; s < slicePtr.length; s++) {
-      slicePtr[s] = Math.addExact(slicePtr[s], slicePtr[s - 1]);
+      end += (long) slicePtr[s] * SLICE;
+      if (end > ENTRIES_MAX) {
+        throw new MatrixTooLargeException(
+            "a matrix has more than 2^31 entries, padding included, in a rank's part: share it"
+                + " among more ranks");
+      }
+      slicePtr[s] = (int) end;
     }
     return slicePtr[slicePtr.length - 1];
   }

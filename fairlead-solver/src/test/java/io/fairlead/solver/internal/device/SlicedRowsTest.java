@@ -1,8 +1,10 @@
 package io.fairlead.solver.internal.device;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.fairlead.solver.CsrMatrix;
+import io.fairlead.solver.MatrixTooLargeException;
 import io.fairlead.solver.internal.Parallel;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
@@ -73,6 +75,15 @@ class SlicedRowsTest {
     assertThat(sliced.colIdx()).isEqualTo(expected.colIdx());
     assertThat(sliced.values()).isEqualTo(expected.values());
     assertThat(sliced.order()).isEqualTo(expected.order());
+  }
+
+  @Test
+  void moreEntriesThanAnArrayHoldsAreRefused() {
+    int half = 1 << 28; // four rows of it fill half of an array
+    assertThat(SlicedRows.addUp(new int[] {0, half, half - 3})).isEqualTo(Integer.MAX_VALUE - 11);
+    assertThatThrownBy(() -> SlicedRows.addUp(new int[] {0, half, half}))
+        .isInstanceOf(MatrixTooLargeException.class)
+        .hasMessageContaining("more ranks");
   }
 
   @Test
