@@ -277,7 +277,13 @@ final class CudaSuite implements Suite {
 
   /** What we take more than C: at the median, or at the 99th percentile. */
   private void addOverC(
-      CudaRuns runs, String id, String who, int micros, boolean atTail, double must, double goal) {
+      CudaRuns runs,
+      String id,
+      String who,
+      int micros,
+      boolean atTail,
+      @Nullable Double must,
+      @Nullable Double goal) {
     List<Samples> ours = runs.of(who + " wait." + micros);
     List<Samples> theirs = runs.of("c wait." + micros);
     int rounds = Math.min(ours.size(), theirs.size());

@@ -59,8 +59,9 @@ final class CudaVCycles {
     args.addAll(List.of("--small", "" + (small ? options.quick() ? 5 : 60 : 0)));
     args.addAll(List.of("--large", "" + (large ? options.quick() ? 3 : 15 : 0)));
     args.addAll(List.of("--grid", "" + (options.quick() ? 96 : LARGE_GRID)));
-    String heap = "-Xmx" + heapBytes();
-    runs.measure("vcycle", args, List.of(heap), 0, CudaVCycleWorker.LIMIT);
+    // at its full size from the start: growing would move arrays of gigabytes
+    List<String> heap = List.of("-Xms" + heapBytes(), "-Xmx" + heapBytes());
+    runs.measure("vcycle", args, heap, 0, CudaVCycleWorker.LIMIT);
   }
 
   private static long heapBytes() {

@@ -242,9 +242,10 @@ class CudaSuiteTest {
             .redirectOutput(said.toFile());
     builder.environment().put("PYTHONPATH", modules.toString());
     assertThat(builder.start().waitFor(60, TimeUnit.SECONDS)).isTrue();
-    List<String> lines = Files.readAllLines(said);
+    List<String> all = Files.readAllLines(said);
+    List<String> lines = all.stream().filter(line -> line.startsWith("samples ")).toList();
     assertThat(lines.stream().map(line -> line.split(" ", -1)[1]))
-        .as(String.join("\n", lines))
+        .as(String.join("\n", all))
         .containsExactly("wait.0", "wait.20", "alloc");
     assertThat(lines.stream().map(line -> line.split(" ", -1).length - 2))
         .containsExactly(40, 30, 5);
@@ -305,6 +306,32 @@ class CudaSuiteTest {
     assertThat(rows.get(2).missing()).isEqualTo("no baseline");
     assertThat(rows.getLast().value()).isEqualTo(1);
     assertThat(said.toString()).contains("not there").doesNotContain("waiters", "copies");
+  }
+
+  @Test
+  void waitsAreMeasuredBesideC() throws IOException {
+    Path image = Files.writeString(folder.resolve("waits"), KERNELS);
+    CudaPeer c =
+        new CudaPeer(ROOT.resolve("fairlead-lab/peers/cuda/baseline.sh"), standIn.toString());
+    Suite.Options options =
+        new Suite.Options(
+            true, 64, List.of("cuda.wait.p99.jdk", "cuda.wait.parked.own.1carrier.20us"));
+    List<Row> rows =
+        withLibrary(
+            () ->
+                new CudaSuite(c, image)
+                    .run(options, Progress.to(new PrintWriter(new StringWriter()), false)));
+    assertThat(rows.stream().map(Row::id))
+        .containsExactly(
+            "cuda.wait.parked.own.1carrier.20us",
+            "cuda.wait.p99.jdk.0us",
+            "cuda.wait.p99.jdk.20us",
+            "cuda.wait.p99.jdk.200us",
+            "cuda.failed_groups");
+    assertThat(rows).allSatisfy(row -> assertThat(row.missing()).isNull());
+    assertThat(rows.getFirst().baseline()).isGreaterThanOrEqualTo(20);
+    assertThat(rows.getFirst().must()).isEqualTo(2);
+    assertThat(rows.get(1).must()).isNull();
   }
 
   @Test
