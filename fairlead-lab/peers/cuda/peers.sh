@@ -23,7 +23,8 @@ python() {
 
 jvm() {
   local main=$1 folder
-  for folder in "$here/built" "$here/../../../target/peers/cuda"; do
+  # of this repository, or beside a bundle
+  for folder in "$here/../../../target/peers/cuda" "$here/../../../../peers/cuda"; do
     [ -e "$folder/classes/$main.class" ] || continue
     exec "${JAVA:-java}" -cp "$folder/classes:$folder/*" -Djava.library.path="$folder" \
       -Dorg.lwjgl.cuda.libname="$library" --enable-native-access=ALL-UNNAMED \
