@@ -92,7 +92,7 @@ final class HangWatch implements AutoCloseable {
         add(thread, frames, threadsByStack);
         thread = line;
         frames.setLength(0);
-      } else if (line.strip().startsWith("at ") || line.startsWith("  ") && !isLock(line)) {
+      } else if (line.startsWith("  ") && !isLock(line)) {
         frames.append("  ").append(line.strip()).append('\n');
       }
     }
