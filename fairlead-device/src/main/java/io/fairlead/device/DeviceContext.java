@@ -103,7 +103,12 @@ public final class DeviceContext implements AutoCloseable {
           DriverCall.HOST_ALLOC,
           DriverCall.HOST_FREE,
           DriverCall.MODULE_LOAD,
-          DriverCall.MODULE_UNLOAD);
+          DriverCall.MODULE_UNLOAD,
+          DriverCall.KERNEL);
+
+  /** Calls that are made where the caller is. */
+  private static final CallTable DIRECT =
+      new CallTable(call -> !MANAGED.contains(call) && call != DriverCall.STREAM_SYNCHRONIZE);
 
   private static final List<DriverCall> ENQUEUING =
       List.of(
@@ -486,7 +491,7 @@ public final class DeviceContext implements AutoCloseable {
     for (ModuleImage image : source.images()) {
       if (driver.accepts(image)) {
         long handle =
-            bindAndCall(
+            directCall(
                 DriverCall.MODULE_LOAD, operation, () -> driver.moduleLoad(nativeContext, image));
         KernelModule.Loaded loaded = new KernelModule.Loaded(this, source.name(), handle);
         remember(loaded);
@@ -564,19 +569,42 @@ public final class DeviceContext implements AutoCloseable {
   public <T extends @Nullable Object> T driverCall(
       DriverCall call, String operation, TaskBody<T> body) {
     requireSound(operation, 0);
+    if (!DIRECT.has(call)) {
+      return shiftedCall(call, operation, body);
+    }
+    return gate.needsCurrent(call) ? boundCall(operation, body) : freeCall(operation, body);
+  }
+
+  /** Apart from the other, so that it stays small enough to become a part of its caller. */
+  private <T extends @Nullable Object> T freeCall(String operation, TaskBody<T> body) {
+    try {
+      return unbound.call(operation, body);
+    } catch (DriverException e) {
+      throw translate(e, operation, 0);
+    }
+  }
+
+  private <T extends @Nullable Object> T boundCall(String operation, TaskBody<T> body) {
+    try {
+      return bound.call(operation, body);
+    } catch (DriverException e) {
+      throw translate(e, operation, 0);
+    }
+  }
+
+  /** On the calling thread, whatever call it is. */
+  private <T extends @Nullable Object> T directCall(
+      DriverCall call, String operation, TaskBody<T> body) {
+    return gate.needsCurrent(call) ? boundCall(operation, body) : freeCall(operation, body);
+  }
+
+  private <T extends @Nullable Object> T shiftedCall(
+      DriverCall call, String operation, TaskBody<T> body) {
     if (call == DriverCall.STREAM_SYNCHRONIZE) {
       throw new IllegalArgumentException(
           operation + ": a stream is waited for with stream.reached().await(), in any wait mode");
     }
-    if (MANAGED.contains(call)) {
-      return managedCall(operation, () -> bindAndCall(call, operation, body));
-    }
-    Gate way = gate.needsCurrent(call) ? bound : unbound;
-    try {
-      return way.call(operation, body);
-    } catch (DriverException e) {
-      throw translate(e, operation, 0);
-    }
+    return managedCall(operation, () -> directCall(call, operation, body));
   }
 
   private <T extends @Nullable Object> T managedCall(String operation, TaskBody<T> body) {
@@ -586,17 +614,6 @@ public final class DeviceContext implements AutoCloseable {
   /** Runs on the owner's thread and is waited for, except by the owner itself. */
   <T> T onOwner(String operation, TaskBody<T> body) {
     return managedCall(operation, body);
-  }
-
-  /** A call by the owner itself. */
-  private <T extends @Nullable Object> T bindAndCall(
-      DriverCall call, String operation, TaskBody<T> body) {
-    Gate way = gate.needsCurrent(call) ? bound : unbound;
-    try {
-      return way.call(operation, body);
-    } catch (DriverException e) {
-      throw translate(e, operation, 0);
-    }
   }
 
   /** A release on the owner: nobody is there to be told, so a refusal is logged. */
@@ -774,9 +791,7 @@ public final class DeviceContext implements AutoCloseable {
                 + named(sites),
             new Cause(cause.status(), cause.statusName(), cause));
     // CAS: one first cause for all, however many threads find a fault at once
-    if (FAILURE.compareAndSet(this, null, new DeviceLostException(site, first))) {
-      LOG.log(Level.WARNING, "device " + ordinal() + " is lost: " + first.getMessage());
-    }
+    FAILURE.compareAndSet(this, null, new DeviceLostException(site, first));
   }
 
   private List<String> inFlight() {
@@ -791,8 +806,8 @@ public final class DeviceContext implements AutoCloseable {
     if (sites.isEmpty()) {
       return "nothing that was recorded";
     }
-    String first = sites.stream().limit(SITES_NAMED).collect(Collectors.joining("; "));
     int more = sites.size() - SITES_NAMED;
+    String first = String.join("; ", more > 0 ? sites.subList(0, SITES_NAMED) : sites);
     return more > 0 ? first + "; and " + more + " more (see launchSites())" : first;
   }
 
@@ -801,8 +816,10 @@ public final class DeviceContext implements AutoCloseable {
     for (StreamCore core : cores) {
       core.drain();
     }
-    if (failure instanceof DeviceLostException first) {
-      lost.complete(first);
+    // told to those who wait before it is told to the log, whose first message takes milliseconds
+    if (failure instanceof DeviceLostException first && lost.complete(first)) {
+      DeviceException cause = Objects.requireNonNull(fault());
+      LOG.log(Level.WARNING, "device " + ordinal() + " is lost: " + cause.getMessage());
     }
   }
 

@@ -4,8 +4,6 @@ import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.fault.Mutant;
 import io.fairlead.task.Binding;
-import java.util.EnumSet;
-import java.util.Set;
 
 /**
  * Makes the context current around the driver calls that need it, and restores what was current.
@@ -24,25 +22,21 @@ final class DriverGate implements Binding {
 
   private final Driver driver;
   private final long context;
-  private final Set<DriverCall> needsCurrent = EnumSet.noneOf(DriverCall.class);
+  private final CallTable needsCurrent;
 
   DriverGate(Driver driver, long context) {
     this.driver = driver;
     this.context = context;
-    for (DriverCall call : DriverCall.values()) {
-      if (driver.needsCurrent(call)) {
-        needsCurrent.add(call);
-      }
-    }
+    this.needsCurrent = new CallTable(driver::needsCurrent);
   }
 
   boolean needsCurrent(DriverCall call) {
-    return needsCurrent.contains(call);
+    return needsCurrent.has(call);
   }
 
   /** Binds if the call needs it. Pass the answer to {@link #leave} in a finally block. */
   long enter(DriverCall call) {
-    return needsCurrent.contains(call) ? bind() : UNBOUND;
+    return needsCurrent.has(call) ? bind() : UNBOUND;
   }
 
   void leave(long previous) {
@@ -56,17 +50,13 @@ final class DriverGate implements Binding {
     if (Mutant.on("device.guard.skip")) {
       return UNBOUND;
     }
-    long previous = driver.current();
-    if (previous != context) {
-      driver.makeCurrent(context);
-    }
-    return previous;
+    return driver.bind(context);
   }
 
   @Override
   public void restore(long previous) {
-    if (previous != context && previous != UNBOUND) {
-      driver.makeCurrent(previous);
+    if (previous != UNBOUND) {
+      driver.restore(context, previous);
     }
   }
 }

@@ -30,7 +30,8 @@ public final class KernelModule implements AutoCloseable {
   }
 
   /**
-   * A kernel of this module. Any thread; a short driver call.
+   * A kernel of this module, with its code on the device, so that its first launch does not wait
+   * for that. Any thread; waits for the owner, who may be waiting for kernels that run.
    *
    * @param params what it takes, in order; checked at each launch, and what the order of work on
    *     its buffers stands on

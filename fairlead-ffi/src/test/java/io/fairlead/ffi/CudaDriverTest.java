@@ -116,6 +116,33 @@ class CudaDriverTest {
     standIn.clearTraps();
   }
 
+  /** Whatever becomes of it meanwhile: it is not looked at, and nothing takes its place. */
+  @Test
+  void bindingTakesTwoCallsAndLeavesForeignContextsAlone() {
+    MemorySegment foreign = foreignContext(1);
+    assertThat(standIn.call("cuCtxSetCurrent", foreign)).isZero();
+    long gets = standIn.calls("cuCtxGetCurrent");
+    long sets = standIn.calls("cuCtxSetCurrent");
+    long token = driver.bind(context);
+    assertThat(standIn.call("cuDevicePrimaryCtxRelease_v2", 1)).isZero();
+    driver.restore(context, token);
+    assertThat(standIn.calls("cuCtxPushCurrent_v2")).isEqualTo(1);
+    assertThat(standIn.calls("cuCtxPopCurrent_v2")).isEqualTo(1);
+    assertThat(standIn.calls("cuCtxGetCurrent")).isEqualTo(gets);
+    assertThat(standIn.calls("cuCtxSetCurrent")).isEqualTo(sets);
+    assertThat(rawCurrent()).as("as if nobody had been here").isEqualTo(foreign);
+    driver.makeCurrent(0);
+  }
+
+  @Test
+  void aContextThatCannotBeBoundLeavesWhatWas() {
+    MemorySegment before = rawCurrent();
+    standIn.failNext("cuCtxPushCurrent_v2", DriverException.INVALID_VALUE, 1);
+    DriverException refused = refused(DriverException.INVALID_VALUE, () -> driver.bind(context));
+    assertThat(refused).hasMessageContaining("cuCtxPushCurrent");
+    assertThat(rawCurrent()).isEqualTo(before);
+  }
+
   @Test
   void openingLeavesWhatWasCurrent() {
     MemorySegment foreign = foreignContext(1);

@@ -367,6 +367,32 @@ public abstract class DriverContract {
   }
 
   @Test
+  void aBoundContextGivesWayToWhatWasCurrent() {
+    long[] befores =
+        devices() > 1 ? new long[] {0, context, driver.retain(1)} : new long[] {0, context};
+    for (long before : befores) {
+      driver.makeCurrent(before);
+      long token = driver.bind(context);
+      assertThat(token).isNotEqualTo(Long.MIN_VALUE);
+      assertThat(driver.current()).isEqualTo(context);
+      long inner = driver.bind(context);
+      assertThat(driver.current()).isEqualTo(context);
+      driver.restore(context, inner);
+      assertThat(driver.current()).isEqualTo(context);
+      driver.restore(context, token);
+      assertThat(driver.current()).isEqualTo(before);
+    }
+  }
+
+  @Test
+  void aContextThatEndedIsNotBound() {
+    driver.release(context);
+    driver.makeCurrent(0);
+    refused(DriverException.INVALID_CONTEXT, () -> driver.bind(context));
+    assertThat(driver.current()).isZero();
+  }
+
+  @Test
   void callsThatNeedACurrentContextFailWithoutIt() {
     long stream = stream();
     long event = driver.eventCreate(context);

@@ -32,7 +32,7 @@ import org.jspecify.annotations.Nullable;
  * <p>All fields are final. {@code lock} guards the engine where the way is LOCKED; it is a leaf for
  * us, and the engine's body runs under it.
  */
-public final class Gate {
+public abstract sealed class Gate {
 
   /** How a call goes. */
   public enum Way {
@@ -92,11 +92,12 @@ public final class Gate {
           "engine '" + engine + "' is CONTEXT_CURRENT: give the binding that makes it current");
     }
     Set<Role> copy = shifts.isEmpty() ? Set.of() : Set.copyOf(EnumSet.copyOf(shifts));
-    return new Gate(engine, rule, owner, copy, binding);
+    boolean open = rule == ThreadRule.ANY_THREAD && Set.of(Role.CLEANER).containsAll(copy);
+    return open ? new Open(engine, owner, copy) : new Ruled(engine, rule, owner, copy, binding);
   }
 
   /** The way for a caller of this role on the calling thread. Any thread; never blocks. */
-  public Way decide(Role role) {
+  public final Way decide(Role role) {
     Way way = shifts.contains(role) && !Mutant.on("gate.ignores-shifts") ? Way.SHIFT : look(role);
     if (way != Way.SHIFT) {
       return way;
@@ -127,21 +128,68 @@ public final class Gate {
    * @throws EngineException around a checked exception of the body, and if the call is refused
    * @throws IllegalStateException if the role would have to wait for the owner and must not: submit
    */
-  public <T extends @Nullable Object> T call(String operation, TaskBody<T> body) {
-    Role role = Role.current();
-    try {
-      return switch (Mutant.on("gate.let-through") ? Way.DIRECT : decide(role)) {
-        case DIRECT -> Task.nullable(body.run());
-        case LOCKED -> locked(body);
-        case BIND -> bound(body);
-        case SHIFT -> shifted(role, operation, body);
-        case REFUSE -> throw refused(role, operation);
-      };
-    } catch (RuntimeException unchecked) {
-      throw unchecked;
-    } catch (Exception checked) {
-      throw new EngineException(engine, operation + " failed: " + checked, checked);
+  public abstract <T extends @Nullable Object> T call(String operation, TaskBody<T> body);
+
+  /** Any thread may enter: nobody but the cleaner is asked who it is. */
+  private static final class Open extends Gate {
+    Open(String engine, @Nullable Owner owner, Set<Role> shifts) {
+      super(engine, ThreadRule.ANY_THREAD, owner, shifts, null);
     }
+
+    /** A method of its own, so that it stays small enough to become a part of its caller. */
+    @Override
+    public <T extends @Nullable Object> T call(String operation, TaskBody<T> body) {
+      try {
+        return RoleThread.isCleaner() ? decided(operation, body) : Task.nullable(body.run());
+      } catch (RuntimeException unchecked) {
+        throw unchecked;
+      } catch (Exception checked) {
+        throw failed(operation, checked);
+      }
+    }
+  }
+
+  /** The table says who enters how. */
+  private static final class Ruled extends Gate {
+    Ruled(
+        String engine,
+        ThreadRule rule,
+        @Nullable Owner owner,
+        Set<Role> shifts,
+        @Nullable Binding binding) {
+      super(engine, rule, owner, shifts, binding);
+    }
+
+    @Override
+    public <T extends @Nullable Object> T call(String operation, TaskBody<T> body) {
+      try {
+        return decided(operation, body);
+      } catch (RuntimeException unchecked) {
+        throw unchecked;
+      } catch (Exception checked) {
+        throw failed(operation, checked);
+      }
+    }
+  }
+
+  final <T extends @Nullable Object> T decided(String operation, TaskBody<T> body)
+      throws Exception {
+    boolean binds = rule == ThreadRule.CONTEXT_CURRENT && shifts.isEmpty();
+    if (binds && !RoleThread.isCleaner() && !Mutant.on("gate.let-through")) {
+      return bound(body); // whatever its role is
+    }
+    Role role = Role.current();
+    return switch (Mutant.on("gate.let-through") ? Way.DIRECT : decide(role)) {
+      case DIRECT -> Task.nullable(body.run());
+      case LOCKED -> locked(body);
+      case BIND -> bound(body);
+      case SHIFT -> shifted(role, operation, body);
+      case REFUSE -> throw refused(role, operation);
+    };
+  }
+
+  final EngineException failed(String operation, Exception checked) {
+    return new EngineException(engine, operation + " failed: " + checked, checked);
   }
 
   /**
@@ -149,7 +197,8 @@ public final class Gate {
    * owner's thread, and the body runs in a task of its own. A task or foreign thread parks while
    * the owner's queue is full; for other roles the completion fails then.
    */
-  public <T extends @Nullable Object> Completion<T> submit(String operation, TaskBody<T> body) {
+  public final <T extends @Nullable Object> Completion<T> submit(
+      String operation, TaskBody<T> body) {
     Role role = Role.current();
     if (decide(role) == Way.SHIFT) {
       Owner to = Objects.requireNonNull(owner);
@@ -205,13 +254,17 @@ public final class Gate {
 
   /** Runs the body with the context current; restores what was, whatever happens. */
   static <T extends @Nullable Object> T bound(Binding binding, TaskBody<T> body) throws Exception {
-    Task task = Task.current();
+    Task task = Task.ofVirtualThread();
     long previous = binding.bind();
-    task.enterBind();
+    if (task != null) {
+      task.enterBind();
+    }
     try {
       return Task.nullable(body.run());
     } finally {
-      task.leaveBind();
+      if (task != null) {
+        task.leaveBind();
+      }
       if (!Mutant.on("gate.keeps-context")) {
         binding.restore(previous);
       }

@@ -35,6 +35,11 @@ class RoleThread extends Thread {
     return Thread.currentThread() instanceof RoleThread thread ? thread.owner : null;
   }
 
+  /** Whether the caller runs after the collector. */
+  static boolean isCleaner() {
+    return Thread.currentThread() instanceof RoleThread thread && thread.role == Role.CLEANER;
+  }
+
   /** Whether it polls just now: what it runs then would wait for itself. Its own thread only. */
   boolean isPolling() {
     return owner != null && owner.isPolling();

@@ -781,11 +781,22 @@ public final class Task {
     }
   }
 
+  /**
+   * The task of the calling thread, if that is a virtual one: only those can lose their context. An
+   * owner's thread that binds as a lent task must not count: the lender, who is waiting for it,
+   * would be refused its wait.
+   */
+  static @Nullable Task ofVirtualThread() {
+    if (!Thread.currentThread().isVirtual()) {
+      return null;
+    }
+    Task task = current();
+    return task.isRoot() ? null : task;
+  }
+
   /** Own thread: a context is bound for the length of a call, which therefore must not suspend. */
   void enterBind() {
-    if (countsBinds()) {
-      binds++;
-    }
+    binds++;
   }
 
   /** Own thread: whether a context is bound, so that it must not suspend. */
@@ -794,17 +805,7 @@ public final class Task {
   }
 
   void leaveBind() {
-    if (countsBinds()) {
-      binds--;
-    }
-  }
-
-  /**
-   * Only a virtual thread can lose its context. An owner's thread that binds as a lent task must
-   * not count: the lender, who is waiting for it, would be refused its wait.
-   */
-  private boolean countsBinds() {
-    return !isRoot() && Thread.currentThread().isVirtual();
+    binds--;
   }
 
   /** Refuses a wait that would hang or break a rule, instead of letting it. */

@@ -289,6 +289,31 @@ class GateTest {
     hold.countDown();
   }
 
+  /** Also where nobody else is asked who it is. */
+  @ParameterizedTest
+  @EnumSource(
+      value = ThreadRule.class,
+      names = {"ANY_THREAD", "CONTEXT_CURRENT"})
+  void theCleanerIsTheOneWhoIsAsked(ThreadRule rule) throws Exception {
+    AtomicBoolean entered = new AtomicBoolean();
+    AtomicReference<Throwable> seen = new AtomicReference<>();
+    Thread cleaner =
+        Role.CLEANER.newThread(
+            "test-cleaner",
+            () -> {
+              try {
+                gate(rule).call("probe", () -> entered.getAndSet(true));
+              } catch (IllegalStateException e) {
+                seen.set(e);
+              }
+            });
+    cleaner.start();
+    cleaner.join();
+    assertThat(seen.get()).hasMessageContaining("use submit(...)");
+    assertThat(entered).isFalse();
+    assertThat(context.binds).hasValue(0);
+  }
+
   @Test
   void theCleanerIsRefusedWithoutAnOwner() throws Exception {
     Gate gate = Gate.of("lib", ThreadRule.ANY_THREAD, null, Set.of(), null);

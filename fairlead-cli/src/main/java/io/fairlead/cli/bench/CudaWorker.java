@@ -141,6 +141,10 @@ public final class CudaWorker implements Callable<Integer> {
     print("guard.bound", guards[0]);
     print("guard.unbound", guards[1]);
     print("guard.none", guards[2]);
+    double[][] inTask = probes.guardsInTask();
+    print("guard.task.bound", inTask[0]);
+    print("guard.task.unbound", inTask[1]);
+    print("guard.task.none", inTask[2]);
     print("interrupt", probes.interrupts());
   }
 

@@ -66,6 +66,27 @@ public interface Driver extends AutoCloseable {
   /** Makes {@code context} (0: none) current on the calling OS thread. */
   void makeCurrent(long context);
 
+  /**
+   * Makes {@code context} current on the calling OS thread for the length of one call, and answers
+   * what {@link #restore} needs to put back what was current: anything but {@link Long#MIN_VALUE}.
+   * May be nested; nothing may suspend before the restore. A driver that can do both in fewer calls
+   * than these overrides both.
+   */
+  default long bind(long context) {
+    long previous = current();
+    if (previous != context) {
+      makeCurrent(context);
+    }
+    return previous;
+  }
+
+  /** Puts back what was current before the {@link #bind} of this context that gave the token. */
+  default void restore(long context, long token) {
+    if (token != context) {
+      makeCurrent(token);
+    }
+  }
+
   /** The first fatal fault of the context, or null while it is sound. Never throws. */
   @Nullable DriverException status(long context);
 

@@ -74,6 +74,8 @@ public final class CudaApi {
   private final MemorySegment primaryCtxGetState;
   private final MemorySegment ctxGetCurrent;
   private final MemorySegment ctxSetCurrent;
+  private final MemorySegment ctxPushCurrent;
+  private final MemorySegment ctxPopCurrent;
   private final MemorySegment ctxSynchronize;
   private final MemorySegment ctxGetStreamPriorityRange;
   private final MemorySegment streamCreateWithPriority;
@@ -139,6 +141,8 @@ public final class CudaApi {
     primaryCtxGetState = needed("cuDevicePrimaryCtxGetState");
     ctxGetCurrent = needed("cuCtxGetCurrent");
     ctxSetCurrent = needed("cuCtxSetCurrent");
+    ctxPushCurrent = needed("cuCtxPushCurrent_v2");
+    ctxPopCurrent = needed("cuCtxPopCurrent_v2");
     ctxSynchronize = needed("cuCtxSynchronize");
     ctxGetStreamPriorityRange = needed("cuCtxGetStreamPriorityRange");
     streamCreateWithPriority = needed("cuStreamCreateWithPriority");
@@ -434,6 +438,25 @@ public final class CudaApi {
       return (int) P.invokeExact(this.ctxSetCurrent, context);
     } catch (Throwable e) {
       throw unexpected("cuCtxSetCurrent", e);
+    }
+  }
+
+  int ctxPushCurrent(long context) {
+    try {
+      return (int) P.invokeExact(this.ctxPushCurrent, context);
+    } catch (Throwable e) {
+      throw unexpected("cuCtxPushCurrent_v2", e);
+    }
+  }
+
+  /**
+   * @param context where the driver writes what it took off, or 0
+   */
+  int ctxPopCurrent(long context) {
+    try {
+      return (int) P.invokeExact(this.ctxPopCurrent, context);
+    } catch (Throwable e) {
+      throw unexpected("cuCtxPopCurrent_v2", e);
     }
   }
 

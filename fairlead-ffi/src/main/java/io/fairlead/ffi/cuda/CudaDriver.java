@@ -75,6 +75,9 @@ public final class CudaDriver implements Driver {
   /** In a handle of {@link #current}: a context of somebody else's. Pointers have 57 bits. */
   private static final long FOREIGN = Long.MIN_VALUE;
 
+  /** The token of a bind: what was current lies below. */
+  private static final long ON_TOP = 1;
+
   /** One device of the machine. */
   private static final class Device {
     final int ordinal;
@@ -372,6 +375,27 @@ public final class CudaDriver implements Driver {
     if (api.ctxSetCurrent(raw) != Status.SUCCESS) {
       api.ctxSetCurrent(0);
     }
+  }
+
+  /**
+   * Lays the context on top of the OS thread's stack of current ones: what was current stays below,
+   * whatever it is, and nobody has to be asked for it. So two calls, where asking, setting and
+   * setting back are three.
+   */
+  @Override
+  public long bind(long context) {
+    CudaContext found = state.handles().context(context);
+    int status = api.ctxPushCurrent(found.raw);
+    if (status != Status.SUCCESS) {
+      throw found.failed(status, "cuCtxPushCurrent");
+    }
+    return ON_TOP;
+  }
+
+  /** It fails only where the driver is going down with the process. */
+  @Override
+  public void restore(long context, long token) {
+    api.ctxPopCurrent(0);
   }
 
   /** Asks the driver, about a microsecond. */
