@@ -246,7 +246,7 @@ static int connections_told(void) {
 }
 
 static void defaults(void) {
-  g.initialised = g.old_driver = g.hardware_queues = false;
+  g.initialised = g.old_driver = g.hardware_queues = g.faults_stay = g.lazy = false;
   g.version = 13000;
   g.devices = 2;
   g.connections = connections_told();
@@ -293,6 +293,20 @@ EXPORT void standin_mode_hardware_queues(int on) {
   lock();
   g.hardware_queues = on != 0;
   changed();
+  unlock();
+}
+
+/* After a fault each retain of that device answers with it, as of a driver that was seen to. */
+EXPORT void standin_mode_faults_stay(int on) {
+  lock();
+  g.faults_stay = on != 0;
+  unlock();
+}
+
+/* Functions of modules that are loaded from now on are brought to the device when first needed. */
+EXPORT void standin_mode_lazy(int on) {
+  lock();
+  g.lazy = on != 0;
   unlock();
 }
 

@@ -25,6 +25,8 @@ static const struct {
     ERROR(NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device"),
     ERROR(ECC_UNCORRECTABLE, "uncorrectable ECC error encountered"),
     ERROR(INVALID_PTX, "a PTX JIT compilation failed"),
+    ERROR(NVLINK_UNCORRECTABLE, "uncorrectable NVLink error detected during the execution"),
+    ERROR(CONTAINED, "Invalid access of peer GPU memory over nvlink or a hardware error"),
     ERROR(INVALID_SOURCE, "device kernel image is invalid"),
     ERROR(INVALID_HANDLE, "invalid resource handle"),
     ERROR(ILLEGAL_STATE, "the operation cannot be performed in the present state"),
@@ -39,12 +41,17 @@ static const struct {
     ERROR(HOST_MEMORY_ALREADY_REGISTERED,
           "part or all of the requested memory range is already mapped"),
     ERROR(HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region"),
+    ERROR(HARDWARE_STACK_ERROR, "hardware stack error"),
     ERROR(ILLEGAL_INSTRUCTION, "an illegal instruction was encountered"),
     ERROR(MISALIGNED_ADDRESS, "misaligned address"),
+    ERROR(INVALID_ADDRESS_SPACE, "operation not supported on global/shared address space"),
+    ERROR(INVALID_PC, "invalid program counter"),
     ERROR(LAUNCH_FAILED, "unspecified launch failure"),
     ERROR(COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch"),
+    ERROR(TENSOR_MEMORY_LEAK, "tensor memory leak"),
     ERROR(NOT_PERMITTED, "operation not permitted"),
     ERROR(NOT_SUPPORTED, "operation not supported"),
+    ERROR(MPS_CLIENT_TERMINATED, "MPS client has been terminated"),
     ERROR(STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"),
     ERROR(STREAM_CAPTURE_INVALIDATED,
           "operation failed due to a previous error during capture"),
@@ -244,6 +251,8 @@ void contexts_reset(void) {
 
 void context_fault(struct context *context, int status) {
   if (context->fault == 0) context->fault = status; /* the first cause stays */
+  struct device *device = &g.device[context->device];
+  if (g.faults_stay && device->fault == 0) device->fault = context->fault;
   atomic_store(&context->cancelled, true);
   changed();
 }
@@ -259,6 +268,7 @@ API(cuDevicePrimaryCtxRetain, INITIALISED, (CUcontext *out, CUdevice number), (o
   struct device *device;
   CHECK(device_find(number, &device));
   if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (device->fault != 0) return (CUresult)device->fault;
   if (device->primary == NULL) device->primary = context_new(number);
   if (device->primary->fault != 0) return (CUresult)device->primary->fault;
   device->retained++;
@@ -330,23 +340,29 @@ CUresult current_context(struct context **out) {
 
 struct context *bound(void) { return object_peek(top(), CONTEXT); }
 
-static bool creation_waits(const struct context *context) {
-  if (g.creation_waits < 0 || atomic_load(&context->cancelled)) return false;
-  int streams = 0, running = 0;
+static int kernels_running(const struct context *context, int *streams) {
+  int running = 0;
   for (const struct stream *stream = context->streams; stream != NULL; stream = stream->next) {
-    streams++;
+    ++*streams;
     running += stream->first != NULL && stream->first->what == KERNEL;
   }
-  return running > 0 && streams >= g.creation_waits;
+  return atomic_load(&context->cancelled) ? 0 : running;
 }
 
-CUresult context_await_creation(CUcontext handle) {
+static CUresult await_kernels(CUcontext handle, int from_streams) {
   for (;;) {
     struct context *context = object_peek(handle, CONTEXT);
     if (context == NULL) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    if (!creation_waits(context)) return CUDA_SUCCESS;
+    int streams = 0;
+    if (kernels_running(context, &streams) == 0 || streams < from_streams) return CUDA_SUCCESS;
     await_change();
   }
+}
+
+CUresult context_await_kernels(CUcontext handle) { return await_kernels(handle, 0); }
+
+CUresult context_await_creation(CUcontext handle) {
+  return g.creation_waits < 0 ? CUDA_SUCCESS : await_kernels(handle, g.creation_waits);
 }
 
 CUresult context_use(struct context *context) {

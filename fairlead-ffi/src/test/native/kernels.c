@@ -225,6 +225,7 @@ struct function {
   char name[NAME_BYTES];
   const struct builtin *builtin;
   struct layout layout;
+  bool loaded;
   struct function *next;
 };
 
@@ -269,6 +270,7 @@ static struct function *function_new(struct module *module) {
   function->next = module->functions; /* so that module_free finds it, whatever happens */
   module->functions = function;
   module->count++;
+  function->loaded = !g.lazy;
   object_open(function, FUNCTION, module->head.context);
   return function;
 }
@@ -451,12 +453,27 @@ API(cuFuncGetParamInfo, BOUND_IF_OLD,
   return CUDA_SUCCESS;
 }
 
+/* Its code is on the device then; bringing it there waits until no kernel of the context runs. */
+static CUresult function_bring(CUfunction handle, struct function **out) {
+  CHECK(object_use(handle, FUNCTION, out));
+  if ((*out)->loaded) return CUDA_SUCCESS;
+  CHECK(context_await_kernels((*out)->head.context->head.handle));
+  CHECK(object_use(handle, FUNCTION, out)); /* it may be gone by now */
+  (*out)->loaded = true;
+  return CUDA_SUCCESS;
+}
+
+API(cuFuncLoad, BOUND, (CUfunction handle), (handle)) {
+  struct function *function;
+  return function_bring(handle, &function);
+}
+
 API(cuFuncGetAttribute, BOUND_IF_OLD,
     (int *value, CUfunction_attribute attribute, CUfunction handle), (value, attribute, handle)) {
   /* threads, shared, constant, local bytes, registers, PTX and binary version, cache, dynamic */
   static const int VALUES[] = {1024, 0, 0, 0, 16, 90, 90, 0, 49152};
   struct function *function;
-  CHECK(object_use(handle, FUNCTION, &function));
+  CHECK(function_bring(handle, &function));
   if (value == NULL || (int)attribute < 0 || (int)attribute > 15) return CUDA_ERROR_INVALID_VALUE;
   *value = (size_t)attribute < sizeof VALUES / sizeof *VALUES ? VALUES[(int)attribute] : 0;
   return CUDA_SUCCESS;
@@ -543,7 +560,7 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **p
                        void **extra) {
   struct function *function;
   struct stream *stream;
-  CHECK(object_use(handle, FUNCTION, &function));
+  CHECK(function_bring(handle, &function));
   CHECK(stream_use(config->hStream, &stream));
   if (function->head.context != stream->head.context) {
     trap("wrong context", "kernel %s and stream are of different contexts", function->name);

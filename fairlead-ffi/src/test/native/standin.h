@@ -82,6 +82,7 @@ struct context {
 
 struct device {
   struct context *primary;
+  int fault;             /* of a context that was, where they stay */
   int retained;
   unsigned flags;
   struct object pool;
@@ -151,6 +152,8 @@ CUresult context_use(struct context *context);
  */
 CUresult context_await_creation(CUcontext handle);
 bool context_idle(const struct context *context);
+/* Waits until no kernel of the context runs; as above. */
+CUresult context_await_kernels(CUcontext handle);
 void context_fault(struct context *context, int status);
 void context_end(struct context *context);
 void contexts_reset(void);
@@ -162,6 +165,8 @@ struct state {
   bool initialised;
   bool old_driver;
   bool hardware_queues;
+  bool faults_stay;         /* after a fault a process gets no other context */
+  bool lazy;                /* code is brought to the device when it is first asked for */
   int version, devices, connections, depth;
   int creation_waits;       /* from how many streams on; never if negative */
   int blocked;              /* callers that wait for room in a stream */

@@ -14,6 +14,8 @@ import java.util.EnumSet;
 import java.util.SplittableRandom;
 import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** Rows 001.1 and 001.3: any number of tasks, anywhere, with the context current where needed. */
 class CurrentContextTest {
@@ -134,13 +136,16 @@ class CurrentContextTest {
     }
   }
 
-  @Test
-  void creatingAndLoadingShiftToTheOwner() {
+  @ParameterizedTest
+  @EnumSource(
+      value = DriverCall.class,
+      names = {"HOST_ALLOC", "MODULE_LOAD", "KERNEL"})
+  void creatingAndLoadingShiftToTheOwner(DriverCall call) {
     try (World world = new World(FakeDriver.strict())) {
       boolean[] onOwner = new boolean[1];
       world.context.driverCall(
-          DriverCall.HOST_ALLOC,
-          "pin",
+          call,
+          "create or load",
           () -> {
             onOwner[0] = world.context.owner().isOwnerThread();
             assertThat(world.driver.current()).isEqualTo(world.context.nativeContext());

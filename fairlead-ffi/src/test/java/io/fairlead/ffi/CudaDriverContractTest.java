@@ -95,6 +95,7 @@ class CudaDriverContractTest {
                     DriverCall.HOST_ALLOC,
                     DriverCall.MODULE_LOAD,
                     DriverCall.MODULE_UNLOAD,
+                    DriverCall.KERNEL,
                     DriverCall.MEMORY_INFO)
                 .contains(call);
         assertThat(driver.needsCurrent(call)).as("%s", call).isEqualTo(old || anyway);

@@ -14,9 +14,11 @@ import io.fairlead.sim.LaunchArguments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
@@ -25,6 +27,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What is CUDA's own, on the stand-in; the rules of every driver are in the contract test. */
 @Timeout(60)
@@ -141,6 +145,41 @@ class CudaDriverTest {
     DriverException refused = refused(DriverException.INVALID_VALUE, () -> driver.bind(context));
     assertThat(refused).hasMessageContaining("cuCtxPushCurrent");
     assertThat(rawCurrent()).isEqualTo(before);
+  }
+
+  /** With and without a call for it: a first launch would wait for the kernel that is held. */
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void codeIsThereBeforeItIsLaunched(boolean named) {
+    standIn.lazy(true);
+    if (!named) {
+      standIn.failNext("cuFuncLoad", DriverException.NOT_SUPPORTED, 100);
+      standIn.failNext("cuModuleGetFunctionCount", DriverException.NOT_SUPPORTED, 100);
+    }
+    long module = driver.moduleLoad(context, CudaKernels.STAND_IN);
+    long nop = driver.kernel(module, "nop");
+    long held = stream();
+    Runnable letGo = CudaKernels.hold(driver, module, held);
+    long free = stream();
+    CompletableFuture<Long> behind =
+        CompletableFuture.supplyAsync(
+            () -> {
+              driver.launch(free, nop, CudaKernels.ALONE, new LaunchArguments());
+              driver.signal(free, 1);
+              await(() -> driver.reached(free) == 1);
+              driver.signal(held, 1);
+              return driver.reached(held);
+            });
+    try {
+      assertThat(behind)
+          .as("the launch beside a held kernel")
+          .succeedsWithin(Duration.ofSeconds(20))
+          .isEqualTo(0L);
+    } finally {
+      letGo.run();
+      behind.join();
+    }
+    await(() -> driver.reached(held) == 1);
   }
 
   @Test

@@ -234,6 +234,16 @@ final class StandInLibrary {
     control("standin_set_creation_waits", streams);
   }
 
+  /** After a fault a device gives no other context: each retain answers with the first fault. */
+  void faultsStay(boolean on) {
+    control("standin_mode_faults_stay", on ? 1 : 0);
+  }
+
+  /** Code is brought to the device when it is first asked for, and that waits for kernels. */
+  void lazy(boolean on) {
+    control("standin_mode_lazy", on ? 1 : 0);
+  }
+
   void memory(int device, long bytes) {
     control("standin_set_memory", device, bytes);
   }

@@ -22,12 +22,12 @@ import org.jspecify.annotations.Nullable;
  * #kernel}: they may wait until no kernel of the context runs (CUDA does so once some 32 streams
  * are there). So whoever must not be held up by others' kernels makes streams and events and loads
  * kernels beforehand, or on a thread that may wait. Even then they block the operating-system
- * thread, and never suspend a virtual one. The first {@link #launch} of a kernel may load it, and
- * then wait likewise. All others return promptly and never suspend a virtual thread: a caller may
- * make a context current, call, and restore what was current, and be sure that it stayed on one OS
- * thread. So a driver keeps its tables without locks, or under locks that spin: a {@code
- * ReentrantLock} suspends, and since JDK 24 a contended monitor does too, the one inside {@code
- * ConcurrentHashMap.put} included.
+ * thread, and never suspend a virtual one. Code is on the device once {@link #kernel} has returned,
+ * so that no {@link #launch} has to wait for it. All others return promptly and never suspend a
+ * virtual thread: a caller may make a context current, call, and restore what was current, and be
+ * sure that it stayed on one OS thread. So a driver keeps its tables without locks, or under locks
+ * that spin: a {@code ReentrantLock} suspends, and since JDK 24 a contended monitor does too, the
+ * one inside {@code ConcurrentHashMap.put} included.
  *
  * <p><b>Errors.</b> Every failure is a {@link DriverException} with the driver's number and name.
  * Asynchronous faults surface on later calls of the same context, which then all fail with the same

@@ -113,6 +113,7 @@ public final class CudaApi {
   private final MemorySegment funcGetName;
   private final MemorySegment funcGetParamInfo;
   private final MemorySegment funcLoad;
+  private final MemorySegment funcGetAttribute;
   private final MemorySegment exchangeStreamCaptureMode;
   private final MemorySegment launchKernel;
 
@@ -180,6 +181,7 @@ public final class CudaApi {
     funcGetName = optional("cuFuncGetName");
     funcGetParamInfo = optional("cuFuncGetParamInfo");
     funcLoad = optional("cuFuncLoad");
+    funcGetAttribute = needed("cuFuncGetAttribute");
     exchangeStreamCaptureMode = optional("cuThreadExchangeStreamCaptureMode");
     launchKernel = needed("cuLaunchKernel");
   }
@@ -753,6 +755,14 @@ public final class CudaApi {
       return (int) P.invokeExact(this.funcLoad, function);
     } catch (Throwable e) {
       throw unexpected("cuFuncLoad", e);
+    }
+  }
+
+  int funcGetAttribute(long value, int attribute, long function) {
+    try {
+      return (int) PIP.invokeExact(this.funcGetAttribute, value, attribute, function);
+    } catch (Throwable e) {
+      throw unexpected("cuFuncGetAttribute", e);
     }
   }
 

@@ -94,7 +94,14 @@ final class CudaContext extends CudaObject {
     try {
       int status = driver.api().primaryCtxRetain(scratch.answer(), device);
       if (status != Status.SUCCESS) {
-        throw Status.of(driver.api(), status, "cuDevicePrimaryCtxRetain");
+        throw Status.of(
+            driver.api(),
+            status,
+            "cuDevicePrimaryCtxRetain",
+            Status.isFatal(status)
+                ? "The driver gives this process no other context after a fault; start a new"
+                    + " process"
+                : "");
       }
       return scratch.longAnswer();
     } finally {

@@ -18,6 +18,8 @@ import org.jspecify.annotations.Nullable;
  * </pre>
  */
 final class CudaModule extends CudaObject {
+  private static final int MAX_THREADS_PER_BLOCK = 0;
+
   private record Known(CudaKernel kernel, @Nullable Known next) {}
 
   private final CudaContext context;
@@ -37,7 +39,9 @@ final class CudaModule extends CudaObject {
       }
     }
     // two may find the same at once: both handles are good
-    CudaKernel found = CudaKernel.of(this, name, function(name));
+    long function = function(name);
+    bring(function);
+    CudaKernel found = CudaKernel.of(this, name, function);
     context.driver.handles().add(found);
     Known first;
     do {
@@ -98,13 +102,31 @@ final class CudaModule extends CudaObject {
   }
 
   /**
-   * Brings all code to the device now. CUDA would do it at a kernel's first launch, and may wait
-   * there for kernels that run: for one that waits for that launch, for ever.
+   * Brings all code to the device now, as far as the driver says what there is. CUDA would do it at
+   * a kernel's first launch, and may wait there for kernels that run: for one that waits for that
+   * launch, for ever.
    */
   void bringAll() {
-    if (context.api.hasFunctionLoading()) {
-      for (long function : functions()) {
-        context.check(context.api.funcLoad(function), "cuFuncLoad");
+    for (long function : functions()) {
+      bring(function);
+    }
+  }
+
+  /** Nothing to do for one that is there. The context is current. */
+  private void bring(long function) {
+    CudaApi api = context.api;
+    int status = api.hasFunctionLoading() ? api.funcLoad(function) : DriverException.NOT_SUPPORTED;
+    if (status != DriverException.NOT_SUPPORTED) {
+      context.check(status, "cuFuncLoad");
+    } else {
+      // before CUDA 12.4 there is no call for it, but who asks what a kernel is like has it loaded
+      Scratch scratch = Scratch.take();
+      try {
+        context.check(
+            api.funcGetAttribute(scratch.answer(), MAX_THREADS_PER_BLOCK, function),
+            "cuFuncGetAttribute");
+      } finally {
+        scratch.giveBack();
       }
     }
   }

@@ -12,7 +12,8 @@ import java.util.function.IntSupplier;
  * first context, and looking at what the driver answers. Anything but success counts as a need.
  *
  * <p>Calls that name no object of their context (create, pin, load, memory info) act on whichever
- * is current, so they need theirs whatever a driver answers with none.
+ * is current, so they need theirs whatever a driver answers with none. So does a kernel's look-up,
+ * which may bring code to the device: a trial would find it there.
  */
 final class CurrentProbe {
   /** Any driver since CUDA 9 takes it; an empty kernel, so that a launch can be tried. */
@@ -106,7 +107,6 @@ final class CurrentProbe {
     attempt(DriverCall.ALLOC_ASYNC, this::allocate);
     if (kernel != 0) {
       attempt(DriverCall.LAUNCH, this::launch);
-      attempt(DriverCall.KERNEL, this::find);
     }
     attempt(DriverCall.STREAM_SYNCHRONIZE, () -> api.streamSynchronize(stream));
     attempt(DriverCall.EVENT_QUERY, () -> api.eventQuery(event));
@@ -134,13 +134,6 @@ final class CurrentProbe {
 
   private int launch() {
     return api.launchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0);
-  }
-
-  private int find() {
-    try (Arena arena = Arena.ofConfined()) {
-      return api.moduleGetFunction(
-          scratch.answer(), module, arena.allocateFrom("fairlead_probe").address());
-    }
   }
 
   /** What these take away is not there to be taken away again. */
