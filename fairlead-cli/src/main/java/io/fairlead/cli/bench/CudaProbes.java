@@ -70,6 +70,7 @@ final class CudaProbes {
   private final Kernel spin;
   private final Kernel hold;
   private final Kernel nullstore;
+  private final Object answer = new Object();
   private final TaskBody<Object> body = this::answer;
 
   /**
@@ -229,7 +230,7 @@ final class CudaProbes {
   }
 
   private Object answer() {
-    return body;
+    return answer;
   }
 
   /** The same in a task. */
@@ -252,13 +253,14 @@ final class CudaProbes {
 
   private void unguarded() {
     for (int i = 0; i < CHEAP_BATCH; i++) {
-      requireSame(body);
+      requireSame(answer());
     }
   }
 
   /** So that the loops are not thrown away. */
-  private void requireSame(Object answer) {
-    if (answer != body) {
+  @SuppressWarnings("ReferenceEquality") // it is to be the very one
+  private void requireSame(Object found) {
+    if (found != answer) {
       throw new IllegalStateException("a call gave another one's answer");
     }
   }
@@ -453,12 +455,14 @@ final class CudaProbes {
   /**
    * A kernel that stores to where nothing is, and many who wait for what comes behind it: from the
    * moment that the host let the kernel go until each waiter has failed; how many different first
-   * causes they were given; how many did not fail as they should; and 1 if the cause names the
-   * launch, else 0. The context is lost afterwards.
+   * causes they were given; how many did not fail as they should; 1 if the cause names the launch,
+   * else 0; and from the moment that the fault was known here until the last waiter has failed. The
+   * context is lost afterwards.
    */
   double[][] fault(int waiters) {
     DeviceStream stream = context.openStream(0);
-    MemorySegment flag = context.hostBlocks().take(Long.BYTES).segment().fill((byte) 0);
+    MemorySegment flag = context.hostBlocks().take(2 * Long.BYTES).segment().fill((byte) 0);
+    release(flag, 1); // so that what lets the kernel go has run before
     hold.launch(stream, ALONE, flag.address());
     nullstore.launch(stream, ALONE);
     AtomicInteger waiting = new AtomicInteger();
@@ -474,9 +478,12 @@ final class CudaProbes {
       WakeProbes.compute(PARKING_NANOS);
       long start = System.nanoTime();
       release(flag, 0);
+      until(context::isLost);
+      long known = System.nanoTime();
       double[] nanos = scope.join().stream().mapToDouble(end -> end - start).toArray();
+      double told = Samples.of(nanos).max() - (known - start);
       double named = String.valueOf(context.fault()).contains("nullstore") ? 1 : 0;
-      return new double[][] {nanos, {causes.size()}, {passed.get()}, {named}};
+      return new double[][] {nanos, {causes.size()}, {passed.get()}, {named}, {told}};
     }
   }
 

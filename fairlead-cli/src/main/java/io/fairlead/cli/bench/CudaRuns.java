@@ -9,6 +9,10 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -70,23 +74,75 @@ final class CudaRuns {
    */
   void measure(String who, CudaWorker.Group group, int scale, int cores, String carriers)
       throws Exception {
+    measure(
+        who, args(group, scale), List.of("-Dfairlead.carriers=" + carriers), cores, group.limit());
+  }
+
+  /** What this process was told of the driver's library is told to its children. */
+  private static List<String> properties(List<String> own) {
+    List<String> all = new ArrayList<>(own);
+    String library = System.getProperty(CudaSuite.LIBRARY_PROPERTY);
+    if (library != null) {
+      all.add("-D" + CudaSuite.LIBRARY_PROPERTY + "=" + library);
+    }
+    return all;
+  }
+
+  private List<String> args(CudaWorker.Group group, int scale) {
     List<String> args = new ArrayList<>(List.of("bench", "cuda-worker", group.name()));
     args.addAll(List.of("--scale", "" + scale));
     if (image != null) {
       args.addAll(List.of("--image", image.toString()));
     }
-    measure(who, args, List.of("-Dfairlead.carriers=" + carriers), cores, group.limit());
+    return args;
+  }
+
+  /**
+   * Runs a worker in many processes, several at once, and takes the samples of all.
+   *
+   * @return how many of them did not end, and how many failed in another way
+   */
+  Lost measureCrowd(String who, CudaWorker.Group group, int scale, int processes, int atOnce)
+      throws Exception {
+    List<Future<ChildProcess.Result>> children = new ArrayList<>();
+    try (ExecutorService threads = Executors.newFixedThreadPool(atOnce)) {
+      for (int i = 0; i < processes; i++) {
+        children.add(threads.submit(() -> child(group, scale)));
+      }
+    }
+    int hung = 0;
+    int broken = 0;
+    for (Future<ChildProcess.Result> child : children) {
+      try {
+        take(who, child.get().lines("samples "));
+      } catch (ExecutionException e) {
+        if (!(e.getCause() instanceof ChildProcess.ChildFailedException bad)) {
+          throw e;
+        }
+        failed(bad.hung() ? "did not end" : "failed", String.valueOf(bad.getMessage()));
+        hung += bad.hung() ? 1 : 0;
+        broken += bad.hung() ? 0 : 1;
+      }
+    }
+    return new Lost(hung, broken);
+  }
+
+  /** Processes of a crowd that gave no samples. */
+  record Lost(int hung, int failed) {}
+
+  private ChildProcess.Result child(CudaWorker.Group group, int scale) throws Exception {
+    return ChildProcess.onCores(
+        ChildProcess.cores(Integer.MAX_VALUE),
+        properties(List.of("-Dfairlead.carriers=own")),
+        args(group, scale),
+        group.limit().plus(STARTS_AND_ENDS));
   }
 
   /** Runs a worker that prints samples, with options of its own for its JVM. */
   void measure(
       String who, List<String> args, List<String> properties, int cores, Duration workerLimit)
       throws Exception {
-    List<String> all = new ArrayList<>(properties);
-    String library = System.getProperty(CudaSuite.LIBRARY_PROPERTY);
-    if (library != null) {
-      all.add("-D" + CudaSuite.LIBRARY_PROPERTY + "=" + library);
-    }
+    List<String> all = properties(properties);
     int wanted = cores == 0 ? ChildProcess.cores(Integer.MAX_VALUE) : cores;
     try {
       Duration limit = workerLimit.plus(STARTS_AND_ENDS);

@@ -27,6 +27,12 @@ final class CudaSuite implements Suite {
   static final int STREAMS = 256;
   static final int FAULT_WAITERS = 1_000;
 
+  /** As the row has it. */
+  private static final int FAULT_PROCESSES = 100;
+
+  /** They share the GPU; more at once would mostly wait for its driver. */
+  private static final int FAULTS_AT_ONCE = 8;
+
   private static final double MICROS = 1e-3;
   private static final double MILLIS = 1e-6;
   private static final List<Integer> CARRIERS = List.of(1, 2, 8);
@@ -149,13 +155,21 @@ final class CudaSuite implements Suite {
             }),
         new Part(
             "faults",
-            List.of("cuda.fault.last", "cuda.fault.causes", "cuda.fault.site_unnamed"),
+            List.of(
+                "cuda.fault.last",
+                "cuda.fault.told",
+                "cuda.fault.causes",
+                "cuda.fault.site_unnamed"),
             runs -> {
               for (int i = 0; i < (options.quick() ? 1 : 5); i++) {
                 runs.measure("fault", CudaWorker.Group.FAULT, scale, 0, "own");
               }
               addFaults(runs);
-            }));
+            }),
+        new Part(
+            "faults in many processes",
+            List.of("cuda.faults.hung", "cuda.faults.wrong"),
+            runs -> addFaultCrowd(runs, scale, options.quick())));
   }
 
   private static List<String> waitIds() {
@@ -421,21 +435,9 @@ final class CudaSuite implements Suite {
     if (runs.of("fault fault.nanos").isEmpty()) {
       return;
     }
-    Samples last =
-        Samples.of(runs.of("fault fault.nanos").stream().map(Samples::max).toList()).times(MILLIS);
-    rows.add(
-        new Row(
-            "cuda.fault.last",
-            last.max(),
-            "ms",
-            "lower",
-            null,
-            null,
-            last.count(),
-            last.median(),
-            last.p99(),
-            20.0,
-            5.0));
+    rows.add(worst("cuda.fault.last", runs.of("fault fault.nanos")));
+    // without what the driver takes to say it
+    rows.add(worst("cuda.fault.told", runs.of("fault fault.told")));
     double passed =
         Samples.of(runs.of("fault fault.passed").stream().map(Samples::max).toList()).max();
     double causes =
@@ -445,6 +447,58 @@ final class CudaSuite implements Suite {
     // a waiter that did not fail has a cause of its own: none
     rows.add(Row.exact("cuda.fault.causes", "causes", "lower", causes + passed).bounds(1.0, null));
     rows.add(Row.exact("cuda.fault.site_unnamed", "faults", "lower", 1 - named).bounds(0.0, null));
+  }
+
+  /** The slowest waiter of all processes, in milliseconds; the samples are each process's. */
+  private static Row worst(String id, List<Samples> processes) {
+    Samples last = Samples.of(processes.stream().map(Samples::max).toList()).times(MILLIS);
+    return new Row(
+        id,
+        last.max(),
+        "ms",
+        "lower",
+        null,
+        null,
+        last.count(),
+        last.median(),
+        last.p99(),
+        20.0,
+        5.0);
+  }
+
+  /** Whether each of many processes ends after its fault, and has told it as it should. */
+  private void addFaultCrowd(CudaRuns runs, int scale, boolean quick) throws Exception {
+    int processes = quick ? 2 : FAULT_PROCESSES;
+    int atOnce = Math.clamp(ChildProcess.cores(Integer.MAX_VALUE) / 2, 1, FAULTS_AT_ONCE);
+    CudaRuns.Lost lost =
+        runs.measureCrowd("crowd", CudaWorker.Group.FAULT, scale, processes, atOnce);
+    List<Samples> causes = runs.of("crowd fault.causes");
+    List<Samples> passed = runs.of("crowd fault.passed");
+    List<Samples> named = runs.of("crowd fault.named");
+    int wrong = lost.failed();
+    for (int i = 0; i < named.size(); i++) {
+      boolean right =
+          causes.get(i).max() == 1 && passed.get(i).max() == 0 && named.get(i).min() == 1;
+      wrong += right ? 0 : 1;
+    }
+    rows.add(of(processes, Row.exact("cuda.faults.hung", "processes", "lower", lost.hung())));
+    rows.add(of(processes, Row.exact("cuda.faults.wrong", "processes", "lower", wrong)));
+  }
+
+  /** One of so many, and none is allowed. */
+  private static Row of(int all, Row row) {
+    return new Row(
+        row.id(),
+        row.value(),
+        row.unit(),
+        row.better(),
+        null,
+        null,
+        all,
+        row.p50(),
+        row.p99(),
+        0.0,
+        null);
   }
 
   /** A row whose value is the 99th percentile. */

@@ -179,6 +179,7 @@ public final class CudaWorker implements Callable<Integer> {
     print("fault.causes", failed[1]);
     print("fault.passed", failed[2]);
     print("fault.named", failed[3]);
+    print("fault.told", failed[4]);
   }
 
   private CommandLine line() {

@@ -99,6 +99,7 @@ class CudaSuiteTest {
         probes -> {
           assertThat(probes.finishedWaits()[0]).hasSize(5);
           assertThat(probes.guards()).hasDimensions(3, 5);
+          assertThat(probes.guardsInTask()).hasDimensions(3, 5);
           requireSamples(probes.interrupts(), 5, 0);
         });
   }
@@ -142,6 +143,7 @@ class CudaSuiteTest {
           assertThat(failed[1]).as("causes").containsExactly(1);
           assertThat(failed[2]).as("waiters that passed").containsExactly(0);
           assertThat(failed[3]).as("the launch is named").containsExactly(1);
+          assertThat(failed[4]).hasSize(1);
         });
   }
 
@@ -297,6 +299,7 @@ class CudaSuiteTest {
             "cuda.wait.done.bytes",
             "cuda.launch",
             "cuda.fault.last",
+            "cuda.fault.told",
             "cuda.fault.causes",
             "cuda.fault.site_unnamed",
             "cuda.failed_groups");
@@ -332,6 +335,32 @@ class CudaSuiteTest {
     assertThat(rows.getFirst().baseline()).isGreaterThanOrEqualTo(20);
     assertThat(rows.getFirst().must()).isEqualTo(2);
     assertThat(rows.get(1).must()).isNull();
+  }
+
+  @Test
+  void faultsInManyProcessesAreCounted() throws IOException {
+    Path image = Files.writeString(folder.resolve("crowd"), KERNELS);
+    CudaPeer none = new CudaPeer(folder.resolve("none"), standIn.toString());
+    Progress progress = Progress.to(new PrintWriter(new StringWriter(), true), false);
+    Suite.Options options = new Suite.Options(true, 64, List.of("cuda.faults"));
+    List<Row> rows = withLibrary(() -> new CudaSuite(none, image).run(options, progress));
+    assertThat(rows.stream().map(Row::id))
+        .containsExactly("cuda.faults.hung", "cuda.faults.wrong", "cuda.failed_groups");
+    assertThat(rows.stream().map(Row::value)).containsOnly(0.0);
+    assertThat(rows.getFirst().n()).isEqualTo(2);
+  }
+
+  /** A kernel that is not there: each process says so, and none counts as right. */
+  @Test
+  void processesThatFailAreCountedToo() throws IOException {
+    Path image = Files.writeString(folder.resolve("bad"), KERNELS.replace("kernel nullstore", ""));
+    CudaPeer none = new CudaPeer(folder.resolve("none"), standIn.toString());
+    StringWriter said = new StringWriter();
+    Progress progress = Progress.to(new PrintWriter(said, true), false);
+    Suite.Options options = new Suite.Options(true, 64, List.of("cuda.faults"));
+    List<Row> rows = withLibrary(() -> new CudaSuite(none, image).run(options, progress));
+    assertThat(rows.stream().map(Row::value)).containsExactly(0.0, 2.0, 2.0);
+    assertThat(said.toString()).contains("nullstore");
   }
 
   @Test
