@@ -353,6 +353,13 @@ EXPORT void standin_fail_next(const char *function, int status, int count) {
   unlock();
 }
 
+/* From here on this thread's calls are foreign code's, or no longer; answers what they were. */
+EXPORT int standin_foreign(int on) {
+  int before = self.foreign;
+  self.foreign = on != 0;
+  return before;
+}
+
 /* A context-fatal fault out of nowhere, as of a kernel of someone else. */
 EXPORT void standin_fault(int device, int status) {
   lock();

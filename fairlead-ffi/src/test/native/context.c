@@ -239,7 +239,16 @@ void context_end(struct context *context) {
   changed();
 }
 
+static void created_end(struct context *context) {
+  struct context **link = &g.created;
+  while (*link != context) link = &(*link)->next_created;
+  *link = context->next_created;
+  atomic_store(&context->cancelled, true);
+  context_end(context);
+}
+
 void contexts_reset(void) {
+  while (g.created != NULL) created_end(g.created);
   for (int i = 0; i < MAX_DEVICES; i++) {
     struct context *context = g.device[i].primary;
     g.device[i].primary = NULL;
@@ -406,6 +415,28 @@ API(cuCtxPopCurrent_v2, INITIALISED, (CUcontext *out), (out)) {
   if (self.depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (out != NULL) *out = top();
   self.depth--;
+  return CUDA_SUCCESS;
+}
+
+/* A context of the caller's own, not the primary one; it is current then. */
+API(cuCtxCreate_v2, INITIALISED, (CUcontext *out, unsigned int flags, CUdevice number),
+    (out, flags, number)) {
+  struct device *device;
+  CHECK(device_find(number, &device));
+  if (out == NULL || (flags & ~0xFFu) != 0) return CUDA_ERROR_INVALID_VALUE;
+  struct context *context = context_new(number);
+  context->next_created = g.created;
+  g.created = context;
+  *out = context->head.handle;
+  return push(context->head.handle);
+}
+
+API(cuCtxDestroy_v2, INITIALISED, (CUcontext handle), (handle)) {
+  struct context *context;
+  CHECK(object_find(handle, CONTEXT, &context));
+  if (context == g.device[context->device].primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (top() == handle) self.depth--;
+  created_end(context);
   return CUDA_SUCCESS;
 }
 

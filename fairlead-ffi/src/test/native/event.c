@@ -77,7 +77,7 @@ API(cuEventRecord, BOUND_IF_OLD, (CUevent handle, CUstream on), (handle, on)) {
   struct event *event;
   struct stream *stream;
   CHECK(object_use(handle, EVENT, &event));
-  CHECK(stream_use(on, &stream));
+  CHECK(stream_use_to_order(on, &stream));
   if (event->head.context != stream->head.context) {
     trap("wrong context", "event and stream are of different contexts");
     return CUDA_ERROR_INVALID_HANDLE;
@@ -101,7 +101,7 @@ API(cuStreamWaitEvent, BOUND_IF_OLD, (CUstream on, CUevent handle, unsigned int 
     (on, handle, flags)) {
   struct event *event;
   struct stream *stream;
-  CHECK(stream_use(on, &stream));
+  CHECK(stream_use_to_order(on, &stream));
   CHECK(object_find(handle, EVENT, &event)); /* of any context */
   if ((flags & ~1u) != 0) return CUDA_ERROR_INVALID_VALUE;
   struct record *record = event->last;

@@ -122,6 +122,38 @@ static int run_add(const struct launch *launch) {
   return 0;
 }
 
+/* Where a matrix of that many columns ends, in elements. */
+static size_t extent(int64_t rows, int64_t columns, int64_t leading) {
+  return rows <= 0 || columns <= 0 ? 0 : (size_t)((columns - 1) * leading + rows);
+}
+
+static double at(const double *matrix, bool transposed, int64_t row, int64_t column,
+                 int64_t leading) {
+  return transposed ? matrix[row * leading + column] : matrix[column * leading + row];
+}
+
+/* Column by column, as BLAS has it: c = alpha a b + beta c, a and b transposed if it is said. */
+static int run_dgemm(const struct launch *launch) {
+  bool ta = long_at(launch, 0) != 0, tb = long_at(launch, 1) != 0;
+  int64_t m = long_at(launch, 2), n = long_at(launch, 3), k = long_at(launch, 4);
+  int64_t lda = long_at(launch, 7), ldb = long_at(launch, 9), ldc = long_at(launch, 12);
+  double alpha = double_at(launch, 5), beta = double_at(launch, 10);
+  size_t bytes = sizeof(double);
+  const double *a = memory_for(launch, 6, bytes * (ta ? extent(k, m, lda) : extent(m, k, lda)));
+  const double *b = memory_for(launch, 8, bytes * (tb ? extent(n, k, ldb) : extent(k, n, ldb)));
+  double *c = memory_for(launch, 11, bytes * extent(m, n, ldc));
+  if (a == NULL || b == NULL || c == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  int64_t entries = (int64_t)elements(launch, m * n);
+  for (int64_t i = 0; i < entries; i++) {
+    int64_t row = i % m, column = i / m;
+    double sum = 0;
+    for (int64_t j = 0; j < k; j++) sum += at(a, ta, row, j, lda) * at(b, tb, j, column, ldb);
+    double *entry = &c[column * ldc + row];
+    *entry = alpha * sum + (beta == 0 ? 0 : beta * *entry); /* 0: c is not looked at */
+  }
+  return 0;
+}
+
 static int run_flag64(const struct launch *launch) {
   _Atomic int64_t *flag = memory_for(launch, 0, sizeof *flag);
   if (flag == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -199,6 +231,7 @@ static const struct builtin BUILTINS[] = {
     {"count", "pl", run_count_each},     /* counters, items: one more in each */
     {"number", "lpl", run_number},       /* first, target, items: first + i */
     {"add", "ppl", run_add},             /* source, target, items: target += source */
+    {"dgemm", "llllldplpldpl", run_dgemm}, /* transposed a, b; m n k alpha a lda b ldb beta c ldc */
     {"flag64", "pl", run_flag64},        /* flag, value: a release store */
     {"spin", "l", run_spin},             /* nanoseconds */
     {"hold", "p", run_hold},             /* flag: until it is not zero */

@@ -78,6 +78,7 @@ struct context {
   atomic_bool cancelled; /* faulted or being torn down: running kernels give up */
   struct stream *streams;
   struct stream *legacy;
+  struct context *next_created; /* of those that are not primary */
 };
 
 struct device {
@@ -174,12 +175,14 @@ struct state {
   long live[KINDS], device_allocations, host_allocations;
   struct device device[MAX_DEVICES];
   struct capture *captures;
+  struct context *created;
 };
 extern struct state g;
 
 struct thread {
   const char *call;
   bool in_host_function;
+  bool foreign; /* code that may use the default streams */
   unsigned epoch;
   int depth;
   CUstreamCaptureMode capture_mode;
@@ -269,6 +272,8 @@ struct stream {
   struct object head;
   unsigned flags;
   int priority;
+  bool per_thread; /* the default stream of that thread */
+  pthread_t thread;
   pthread_cond_t wake;
   struct op *first, *last;
   long queued;                  /* the running one included */
@@ -288,6 +293,7 @@ void op_free(struct op *op);
 /* Takes the operation over, whatever it answers. */
 CUresult stream_enqueue(struct stream *stream, struct op *op);
 CUresult stream_use(CUstream handle, struct stream **out);
+CUresult stream_use_to_order(CUstream handle, struct stream **out);
 CUresult stream_wait(struct stream *stream, uint64_t sequence);
 /* Whether that use is over, or sure to be before what the stream is given next. */
 bool stream_after(const struct stream *stream, struct use use);

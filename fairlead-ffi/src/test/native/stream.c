@@ -336,23 +336,46 @@ CUresult stream_enqueue(struct stream *stream, struct op *op) {
   return status;
 }
 
-/* The default streams need a current context; Fairlead must never use them. */
-static CUresult default_stream(struct stream **out) {
+static struct stream *per_thread(struct context *context) {
+  for (struct stream *stream = context->streams; stream != NULL; stream = stream->next) {
+    if (stream->per_thread && pthread_equal(stream->thread, pthread_self())) return stream;
+  }
+  struct stream *made = stream_new(context, CU_STREAM_DEFAULT, 0);
+  if (made == NULL) return NULL;
+  made->per_thread = true;
+  made->thread = pthread_self();
+  return made;
+}
+
+static struct stream *legacy(struct context *context) {
+  if (context->legacy == NULL) context->legacy = stream_new(context, CU_STREAM_DEFAULT, 0);
+  return context->legacy;
+}
+
+/* The default streams are those of the current context. */
+static CUresult default_stream(CUstream handle, struct stream **out) {
   struct context *context;
-  trap("default stream", "used");
   CHECK(current_context(&context));
   if (context == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   CHECK(context_use(context));
-  if (context->legacy == NULL) context->legacy = stream_new(context, CU_STREAM_DEFAULT, 0);
-  *out = context->legacy;
+  *out = handle == CU_STREAM_PER_THREAD ? per_thread(context) : legacy(context);
   return *out == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
+static bool is_default(CUstream handle) {
+  return handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+}
+
+/* Work on a default stream: for foreign code only, which says that it is that. */
 CUresult stream_use(CUstream handle, struct stream **out) {
-  if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-    return default_stream(out);
-  }
-  return object_use(handle, STREAM, out);
+  if (!is_default(handle)) return object_use(handle, STREAM, out);
+  if (!self.foreign) trap("default stream", "used");
+  return default_stream(handle, out);
+}
+
+/* Events order the legacy stream for everybody, if they call it by its name. */
+CUresult stream_use_to_order(CUstream handle, struct stream **out) {
+  return handle == CU_STREAM_LEGACY ? default_stream(handle, out) : stream_use(handle, out);
 }
 
 API(cuStreamCreateWithPriority, BOUND, (CUstream *out, unsigned int flags, int priority),
@@ -383,7 +406,7 @@ API(cuStreamDestroy_v2, BOUND_IF_OLD, (CUstream handle), (handle)) {
   struct stream *stream;
   CHECK(stream_use(handle, &stream));
   CHECK(capture_refuses(stream));
-  if (stream == stream->head.context->legacy) return CUDA_ERROR_INVALID_HANDLE;
+  if (is_default(handle)) return CUDA_ERROR_INVALID_HANDLE;
   stream_end(stream);
   return CUDA_SUCCESS;
 }

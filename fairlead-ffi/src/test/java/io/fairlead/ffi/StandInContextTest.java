@@ -207,6 +207,23 @@ class StandInContextTest extends StandInFixture {
     assertThat(standIn.live(Live.CONTEXTS)).isZero();
   }
 
+  @Test
+  void contextsOfOnesOwnAreCurrentWhereTheyWereMade() {
+    MemorySegment own = pointer("cuCtxCreate_v2", 0, 0);
+    assertThat(own).isNotEqualTo(context);
+    assertThat(pointer("cuCtxGetCurrent")).isEqualTo(own);
+    MemorySegment stream = stream();
+    MemorySegment home = out();
+    ok("cuStreamGetCtx", stream, home);
+    assertThat(home.get(ValueLayout.ADDRESS, 0)).isEqualTo(own);
+    answers(INVALID_CONTEXT, "cuCtxDestroy_v2", context);
+    ok("cuCtxDestroy_v2", own);
+    assertThat(pointer("cuCtxGetCurrent")).isEqualTo(context); // the one below
+    answers(CONTEXT_IS_DESTROYED, "cuStreamQuery", stream);
+    trapped("stale handle");
+    pointer("cuCtxCreate_v2", 0, 1); // a reset ends it
+  }
+
   // --- faults -------------------------------------------------------------------------------
 
   private void faultsWith(int status, String kernel) {

@@ -78,10 +78,19 @@ final class StandInLibrary {
     return Objects.requireNonNull(loaded);
   }
 
+  /** The same below the root of the repository and of a bundle. */
+  static Path sources() {
+    return Path.of(
+        System.getProperty("fairlead.root", ".."), "fairlead-ffi", "src", "test", "native");
+  }
+
+  static String compiler() {
+    String told = System.getenv("FAIRLEAD_CC");
+    return told == null || told.isBlank() ? "gcc" : told;
+  }
+
   private static @Nullable StandInLibrary build() {
-    // The same below the root of the repository and of a bundle.
-    Path sources =
-        Path.of(System.getProperty("fairlead.root", ".."), "fairlead-ffi", "src", "test", "native");
+    Path sources = sources();
     if (!Files.isDirectory(sources)) {
       reason = "NO SOURCES OF THE STAND-IN (" + sources + ")";
       return null;
@@ -105,8 +114,7 @@ final class StandInLibrary {
 
   private static boolean compile(Path sources, Path target)
       throws IOException, InterruptedException {
-    String told = System.getenv("FAIRLEAD_CC");
-    String compiler = told == null || told.isBlank() ? "gcc" : told;
+    String compiler = compiler();
     List<String> command = new ArrayList<>(List.of(compiler, "-std=c11", "-O1", "-g"));
     command.addAll(List.of("-fPIC", "-shared", "-pthread", "-fvisibility=hidden"));
     command.addAll(List.of("-Wall", "-Wextra", "-Werror"));

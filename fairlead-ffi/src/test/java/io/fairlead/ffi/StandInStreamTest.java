@@ -13,6 +13,7 @@ import java.lang.invoke.MethodType;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
@@ -168,6 +169,52 @@ class StandInStreamTest extends StandInFixture {
     trapped("default stream");
     eventually("the default stream's write", () -> at(slot) == 1);
     held.release();
+  }
+
+  private static final MemorySegment LEGACY = MemorySegment.ofAddress(1);
+  private static final MemorySegment PER_THREAD = MemorySegment.ofAddress(2);
+
+  @Test
+  void foreignCodeMayUseTheDefaultStreams() {
+    MemorySegment slots = pinned(16);
+    standIn.call("standin_foreign", 1);
+    Held held = hold(PER_THREAD);
+    write(MemorySegment.NULL, slots, 1); // after the per-thread one
+    assertThat(at(slots)).isZero();
+    CompletableFuture<Integer> elsewhere =
+        CompletableFuture.supplyAsync(
+            () -> {
+              ok("cuCtxSetCurrent", context);
+              standIn.call("standin_foreign", 1);
+              write(PER_THREAD, slots.asSlice(8), 1); // another one, after the legacy one too
+              int status = standIn.call("cuStreamQuery", PER_THREAD);
+              standIn.call("standin_foreign", 0);
+              return status;
+            });
+    assertThat(elsewhere.join()).isEqualTo(NOT_READY);
+    held.release();
+    ok("cuStreamSynchronize", MemorySegment.NULL);
+    assertThat(at(slots)).isEqualTo(1);
+    assertThat(standIn.call("standin_foreign", 0)).isEqualTo(1);
+    eventually("the other thread's", () -> at(slots.asSlice(8)) == 1);
+  }
+
+  @Test
+  void eventsOrderTheLegacyStreamByItsNameOnly() {
+    MemorySegment stream = stream();
+    MemorySegment before = event();
+    MemorySegment after = event();
+    Held held = hold(stream);
+    ok("cuEventRecord", before, stream);
+    ok("cuStreamWaitEvent", LEGACY, before, 0);
+    ok("cuEventRecord", after, LEGACY);
+    answers(NOT_READY, "cuEventQuery", after);
+    held.release();
+    ok("cuEventSynchronize", after);
+    ok("cuEventRecord", after, PER_THREAD);
+    trapped("default stream");
+    under(
+        MemorySegment.NULL, () -> answers(INVALID_CONTEXT, "cuStreamWaitEvent", LEGACY, before, 0));
   }
 
   // --- how much a stream and the hardware take ----------------------------------------------
