@@ -36,7 +36,7 @@ run_suites() {
   return "$failed"
 }
 
-gpu_suites=('*GpuTest' CudaGpuContractTest)
+gpu_suites=('*GpuTest' '*GpuContractTest')
 
 run_gpu_suites() {
   local java=$1 bundle=$2 module test failed=0 suite_seconds_max=150

@@ -9,6 +9,7 @@ import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.fault.Severity;
+import io.fairlead.task.Binding;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Gate;
 import io.fairlead.task.Owner;
@@ -132,6 +133,7 @@ public final class DeviceContext implements AutoCloseable {
           TaskStreams.Lease.class,
           StreamPool.class,
           DriverGate.class,
+          ForeignThreads.class,
           HostBlocks.class,
           HostBlock.class,
           CallSite.class,
@@ -169,6 +171,7 @@ public final class DeviceContext implements AutoCloseable {
   private final StreamPool pool;
   private final TaskStreams taskStreams = new TaskStreams(this);
   private final HostBlocks hostBlocks;
+  private final ForeignThreads foreignThreads;
   private final Poller poller = new Poller();
   private final ReentrantLock table = new ReentrantLock();
   private final List<KernelModule.Loaded> modules = new ArrayList<>();
@@ -203,6 +206,7 @@ public final class DeviceContext implements AutoCloseable {
     // signals of more streams than that may hold up each other's work
     this.pool = new StreamPool(this, Math.clamp(info.streamsWithSignals(), 1, config.streamsMax()));
     this.hostBlocks = new HostBlocks(this, config.hostBytesMax());
+    this.foreignThreads = new ForeignThreads(tasks, this);
   }
 
   /**
@@ -285,9 +289,30 @@ public final class DeviceContext implements AutoCloseable {
     return config;
   }
 
-  /** The driver's handle of the primary context, for foreign code. */
+  /** The handle that the driver's interface takes; foreign code wants {@link #nativeHandle}. */
   public long nativeContext() {
     return nativeContext;
+  }
+
+  /**
+   * The primary context as foreign code names it: for CUDA the {@code CUcontext}. It lives until
+   * this is closed, or longer if others hold it too. Any thread; does not block.
+   *
+   * @throws IllegalStateException if the context is closed
+   */
+  public long nativeHandle() {
+    requireOpen("native handle");
+    return driver.contextNative(nativeContext);
+  }
+
+  /**
+   * Makes the primary context current on an OS thread, for foreign code that looks for it there: an
+   * engine whose rule is {@link ThreadRule#CONTEXT_CURRENT} takes this as its binding, and one that
+   * is {@link ThreadRule#OWNER_ONLY} may bind its own thread once and for all. A task must not
+   * suspend between bind and restore. Any thread; does not block.
+   */
+  public Binding binding() {
+    return gate;
   }
 
   /** The device manager, {@link Role#DEVICE_MANAGER}: creates, loads, releases what was retired. */
@@ -336,24 +361,27 @@ public final class DeviceContext implements AutoCloseable {
   /**
    * A stream that somebody else made, so that it can be waited for and ordered against: each {@link
    * DeviceStream#mark} on it stands for all that anybody has enqueued by then. It is never
-   * destroyed by us; close it before its maker destroys it. Adopting it twice gives the same
-   * object. Any thread; waits for the owner.
+   * destroyed by us; close it before its maker destroys it: after that we do not touch it any more,
+   * and what was marked is still reached. Adopting it twice gives the same object. Any thread;
+   * waits for the owner.
    *
-   * @param handle the driver's handle of a stream of this context, on which nobody else signals
+   * @param nativeStream a stream of this context, as its maker names it: for CUDA a {@code
+   *     CUstream} or {@code cudaStream_t}. Default streams are refused, since their names mean
+   *     another stream on another thread: see {@link #foreign}
    */
-  public DeviceStream adoptStream(long handle) {
-    DeviceStream known = findAdopted(handle);
-    return known != null ? known : managedCall("adopt stream", () -> adopt(handle));
+  public DeviceStream adoptStream(long nativeStream) {
+    requireSound("adopt stream", 0);
+    DeviceStream known = findAdopted(nativeStream);
+    return known != null ? known : managedCall("adopt stream", () -> adopt(nativeStream));
   }
 
   /** Owner only, so that of several who adopt a stream at once the first one's is everybody's. */
-  private DeviceStream adopt(long handle) {
-    DeviceStream known = findAdopted(handle);
+  private DeviceStream adopt(long nativeStream) {
+    DeviceStream known = findAdopted(nativeStream);
     if (known != null) {
       return known;
     }
-    long used = lastNumberOf(handle);
-    StreamCore core = publish(newCore(true), made -> made.adopt(handle, used));
+    StreamCore core = publish(newCore(true), made -> made.adopt(nativeStream));
     poll();
     DeviceStream stream = new DeviceStream(core, false);
     table.lock();
@@ -367,7 +395,7 @@ public final class DeviceContext implements AutoCloseable {
   }
 
   /** The last number that earlier adoptions, which have not ended yet, gave out or signalled. */
-  private long lastNumberOf(long handle) {
+  long lastNumberOf(long handle) {
     long last = 0;
     for (StreamCore core : cores) {
       if (core.adopted && core.handle() == handle) {
@@ -377,11 +405,11 @@ public final class DeviceContext implements AutoCloseable {
     return last;
   }
 
-  private @Nullable DeviceStream findAdopted(long handle) {
+  private @Nullable DeviceStream findAdopted(long nativeStream) {
     table.lock();
     try {
       for (DeviceStream each : adopted) {
-        if (each.handle() == handle && each.core().isOpen()) {
+        if (each.core().adoptedFrom() == nativeStream && each.core().isOpen()) {
           return each;
         }
       }
@@ -469,6 +497,43 @@ public final class DeviceContext implements AutoCloseable {
   @SuppressWarnings("NullAway") // Void has no other value
   private static Completion<Void> allOf(List<Completion<Void>> parts) {
     return Completion.all(parts).thenApply(_ -> null);
+  }
+
+  // --- foreign code ---------------------------------------------------------------------------
+
+  /**
+   * Runs code that knows no streams, on a thread that may block, with the primary context current:
+   * what it enqueues without naming a stream comes after all that is on {@code stream} now, and
+   * what {@code stream} is given later comes after that. The task parks until a thread is free (of
+   * {@link ForeignThreads#THREADS}) and the body has returned; what the body enqueued need not have
+   * ended. The body runs as the caller's task, and may wait; whatever context it leaves current is
+   * none of the next one's.
+   *
+   * <p>That covers the legacy default stream, those of threads, and streams that order themselves
+   * with the legacy one. A library that has non-blocking streams of its own waits for those itself
+   * before it returns. Where the driver has no default stream, the body begins when {@code stream}
+   * has ended, and its work ends when it returns.
+   *
+   * <p>Any thread that may wait. Cancellation and interrupts end the wait for a thread; a body that
+   * has begun is waited for.
+   *
+   * @param ordered run on the same thread after the body, once the order is made or cannot be made
+   *     any more; not run if the body did not begin; must not throw
+   * @throws RuntimeException unchecked exceptions of the body, as they are
+   * @throws io.fairlead.fault.EngineException around a checked exception of the body; or if it is
+   *     called from inside such a body
+   * @throws DeviceException if the driver refuses
+   * @throws DeviceLostException if the context is lost
+   */
+  public <T extends @Nullable Object> T foreign(
+      DeviceStream stream, TaskBody<T> body, Runnable ordered) {
+    requireSound("foreign code", stream.id());
+    return foreignThreads.call(stream, body, ordered);
+  }
+
+  /** As the other {@code foreign}, where nothing has to be done when the order is made. */
+  public <T extends @Nullable Object> T foreign(DeviceStream stream, TaskBody<T> body) {
+    return foreign(stream, body, () -> {});
   }
 
   // --- code and host memory -------------------------------------------------------------------
@@ -712,7 +777,7 @@ public final class DeviceContext implements AutoCloseable {
     }
   }
 
-  private IllegalStateException closedNow(String operation) {
+  IllegalStateException closedNow(String operation) {
     return new IllegalStateException(
         operation + ": device " + ordinal() + " was closed; open it again");
   }
@@ -932,13 +997,15 @@ public final class DeviceContext implements AutoCloseable {
   // --- end ------------------------------------------------------------------------------------
 
   /**
-   * Closes in order: refuses new calls, waits until all streams have ended (bounded by {@link
-   * DeviceConfig#closeNanos}), then destroys events, streams, modules and host blocks, releases the
-   * context, and ends the owner. Blocks or parks the caller meanwhile; not from the owner's thread.
-   * Idempotent. Streams, modules and blocks that are still open are reported and closed.
+   * Closes in order: lets foreign code that runs return, refuses new calls, waits until all streams
+   * have ended (bounded by {@link DeviceConfig#closeNanos}), then destroys events, streams, modules
+   * and host blocks, releases the context, and ends the owner. Blocks or parks the caller
+   * meanwhile; not from the owner's thread. Idempotent. Streams, modules and blocks that are still
+   * open are reported and closed.
    */
   @Override
   public void close() {
+    foreignThreads.close();
     table.lock();
     try {
       if (closed) {

@@ -46,8 +46,8 @@ public final class DeviceStream implements AutoCloseable {
 
   /**
    * The position after everything that is on the stream now, also what code that Fairlead does not
-   * know has enqueued on {@link #handle}. Work of joined tasks that this stream has yet to come
-   * after is not included. Any thread; does not wait for the device.
+   * know has enqueued on {@link #nativeHandle}. Work of joined tasks that this stream has yet to
+   * come after is not included. Any thread; does not wait for the device.
    */
   public Mark foreignMark() {
     return new Mark(this, core.foreignPosition());
@@ -283,9 +283,22 @@ public final class DeviceStream implements AutoCloseable {
     return core.id;
   }
 
-  /** The driver's handle, for foreign code that takes a stream. Its work has to be marked. */
+  /** The handle that the driver's interface takes; foreign code wants {@link #nativeHandle}. */
   public long handle() {
     return core.handle();
+  }
+
+  /**
+   * The stream as foreign code names it: for CUDA the {@code CUstream}, which is a {@code
+   * cudaStream_t} too. Valid until the stream is closed, or its task has ended. Whoever enqueues on
+   * it uses buffers under a lease on this stream, or marks its work with {@link #foreignMark}; else
+   * nothing comes after it. Any thread; does not block.
+   *
+   * @throws IllegalStateException if the stream was closed
+   */
+  public long nativeHandle() {
+    core.requireUsable("native handle");
+    return core.context.driver().streamNative(core.handle());
   }
 
   public DeviceContext context() {

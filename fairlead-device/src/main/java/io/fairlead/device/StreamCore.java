@@ -59,8 +59,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <pre>
  * field       | writer                   | reader             | mode, guard
- * handle      | the owner, before it is  | any                | plain, published by the table of streams
- *             | published                |                    |
+ * handle,     | the owner, before it is  | any                | plain, published by the table of streams
+ * adoptedFrom | published                |                    |
  * enqueued    | turn                     | any                | volatile: see "Sequence numbers"
  * done        | any                      | any                | CAS to a higher value: a cache of Driver.reached
  * wanted      | any                      | any                | CAS to a higher value
@@ -131,6 +131,7 @@ final class StreamCore {
   private final AtomicInteger nextCheckpoint = new AtomicInteger();
 
   private long handle;
+  private long adoptedFrom;
   private long[] addresses = new long[8];
   private @Nullable String madeAt;
   private @Nullable String closedBy;
@@ -171,18 +172,18 @@ final class StreamCore {
     createEvents();
   }
 
-  /**
-   * Takes a stream that somebody else made. Owner only.
-   *
-   * @param used the last number of an earlier adoption whose signals may still be on their way
-   */
-  void adopt(long foreignHandle, long used) {
-    handle = foreignHandle;
-    long reached =
-        driverCall(DriverCall.SIGNAL, "adopt stream", () -> driver.reached(foreignHandle));
-    // numbers go on where an earlier adoption left off: the values of a stream must not fall, and
-    // a signal of that one must not be taken for one of ours
-    long last = Math.max(reached, used);
+  /** Takes a stream that somebody else made. Owner only. */
+  void adopt(long nativeStream) {
+    adoptedFrom = nativeStream;
+    handle =
+        driverCall(
+            DriverCall.STREAM_CREATE,
+            "adopt stream",
+            () -> driver.streamAdopt(context.nativeContext(), nativeStream));
+    long reached = driverCall(DriverCall.SIGNAL, "adopt stream", () -> driver.reached(handle));
+    // where the handle is that of an earlier adoption, numbers go on where that one left off: the
+    // values of a stream must not fall, and a signal of that one must not be taken for one of ours
+    long last = Math.max(reached, context.lastNumberOf(handle));
     enqueued = last;
     done = reached;
     wanted = last;
@@ -206,12 +207,33 @@ final class StreamCore {
   void close(String by) {
     turn.lock(); // an operation that is being enqueued ends first
     try {
+      if (adopted && isOpen()) {
+        settle();
+      }
       if (STATE.compareAndSet(this, State.OPEN, State.CLOSING)) {
         closedBy = by;
         context.owner().retire(new Release(this, null));
       }
     } finally {
-      turn.unlock();
+      leaveTurn();
+    }
+  }
+
+  /**
+   * Enqueues all that waits and edges will want of an adopted stream: its maker may destroy it as
+   * soon as it is closed here, so nothing is enqueued on it later. Turn held.
+   */
+  private void settle() {
+    if (context.failure() != null) {
+      return;
+    }
+    long last = enqueued;
+    // whoever signals just now does it for us, or fails and says so
+    while (last > signalled && !waiters.isRefused() && context.failure() == null) {
+      requestSignal(last);
+    }
+    if (last > done) {
+      checkpointAhead();
     }
   }
 
@@ -232,7 +254,12 @@ final class StreamCore {
 
   /** Destroys the stream if its work has ended; else comes back when it has. Owner only. */
   private void release() {
-    Completion<Void> ended = completion(enqueued);
+    long last = enqueued;
+    if (isDue(last)) { // also if the maker of an adopted one has destroyed it by now
+      destroy();
+      return;
+    }
+    Completion<Void> ended = completion(last);
     if (ended.isDone()) {
       destroy();
     } else {
@@ -262,12 +289,21 @@ final class StreamCore {
             () -> driver.eventDestroy(checkpoint.event()));
       }
     }
-    if (!adopted && handle != 0) {
-      context.quietly(
-          DriverCall.STREAM_DESTROY, "destroy stream " + id, () -> driver.streamDestroy(handle));
+    if (handle != 0) {
+      endHandle();
     }
     context.forget(this);
     drain();
+  }
+
+  private void endHandle() {
+    if (adopted) {
+      context.quietly(
+          DriverCall.STREAM_DESTROY, "let go of stream " + id, () -> driver.streamLetGo(handle));
+    } else {
+      context.quietly(
+          DriverCall.STREAM_DESTROY, "destroy stream " + id, () -> driver.streamDestroy(handle));
+    }
   }
 
   // --- positions
@@ -275,6 +311,11 @@ final class StreamCore {
 
   long handle() {
     return handle;
+  }
+
+  /** The name that its maker knows an adopted stream by. */
+  long adoptedFrom() {
+    return adoptedFrom;
   }
 
   long enqueued() {
@@ -838,6 +879,52 @@ final class StreamCore {
     checkpoints.set(slot, recorded);
     counters.events.increment();
     return recorded;
+  }
+
+  // --- foreign code that names no stream
+  // --------------------------------------------------------
+
+  /** The default stream comes after all that is on this one. The context is current. */
+  void beforeDefaultStream() {
+    position(); // with what joins have left behind
+    try {
+      long event = checkpoint().event();
+      run(
+          DriverCall.STREAM_WAIT_EVENT,
+          "foreign work after stream " + id,
+          NONE_FREE,
+          (_, _) -> driver.defaultStreamWait(context.nativeContext(), event));
+    } finally {
+      if (context.failure() != null) {
+        context.failWaiters();
+      }
+    }
+  }
+
+  /**
+   * What this stream is given next comes after all that is on the default stream, which {@code
+   * event} is recorded for. The context is current. Also in a task that was cancelled meanwhile:
+   * whatever the foreign code has enqueued has to be waited for before its memory is used again.
+   */
+  void afterDefaultStream(long event) {
+    String operation = "foreign work";
+    takeTurn(operation, true);
+    try {
+      applyDeferred();
+      ring.record(enqueued + 1, operation, -1);
+      run(
+          DriverCall.STREAM_WAIT_EVENT,
+          operation,
+          NONE_FREE,
+          (stream, _) -> {
+            driver.defaultStreamRecord(context.nativeContext(), event);
+            driver.streamWaitEvent(stream, event);
+          });
+      advance();
+      counters.operations.increment();
+    } finally {
+      leaveTurn();
+    }
   }
 
   // --- faults

@@ -10,7 +10,8 @@
  * from a {@link io.fairlead.device.ModuleSource}, which is made of {@link
  * io.fairlead.device.spi.ModuleImage images}, and runs over a {@link io.fairlead.device.spi.Grid}:
  * those two are the only types of the driver interface that users of devices need. How order is
- * kept is told in {@code StreamCore}, how waiters are woken in {@code Waiters}.
+ * kept is told in {@code StreamCore}, how waiters are woken in {@code Waiters}, how foreign code
+ * that knows no streams gets into the order in {@code ForeignThreads}.
  */
 @NullMarked
 package io.fairlead.device;

@@ -110,6 +110,33 @@ class AdoptedStreamTest {
     }
   }
 
+  /** Its maker may destroy it as soon as close has returned. */
+  @Test
+  void aClosedOneIsNotTouchedAnyMore() {
+    try (World world = new World(FakeDriver.stepped())) {
+      long foreign = world.driver.foreignStream();
+      DeviceStream adopted = world.context.adoptStream(foreign);
+      world.driver.foreignWork(foreign, "foreign");
+      Mark mark = adopted.mark();
+      adopted.close();
+      long signals = world.driver.count("signal");
+      long records = world.driver.count("eventRecord");
+      assertThat(signals).isEqualTo(1);
+      assertThat(records).isEqualTo(1);
+      Completion<Void> reached = adopted.reached(mark);
+      DeviceStream other = world.context.stream();
+      other.after(mark);
+      World.work(other, "after");
+      world.driver.endOne(other);
+      assertThat(world.driver.ended()).isEmpty();
+      world.driver.endForeign(foreign);
+      reached.await();
+      assertThat(world.driver.ended()).containsExactly("foreign", "after");
+      assertThat(world.driver.count("signal")).isEqualTo(signals);
+      assertThat(world.driver.count("eventRecord")).isEqualTo(records);
+    }
+  }
+
   @Test
   void asManyMarksAsOneLikesWaitForNothing() {
     try (World world = new World(FakeDriver.stepped())) {

@@ -21,6 +21,7 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -63,6 +64,7 @@ final class FakeDriver implements Driver {
   private @Nullable DriverException nextRefusal;
   private @Nullable DriverCall refusedCall;
   private int streamsWithSignals = Integer.MAX_VALUE;
+  private @Nullable Stream defaultStream;
 
   FakeDriver(boolean notifies, Set<DriverCall> needsCurrent) {
     this.notifies = notifies;
@@ -100,6 +102,17 @@ final class FakeDriver implements Driver {
   FakeDriver streamsWithSignals(int value) {
     streamsWithSignals = value;
     return this;
+  }
+
+  /** Foreign code of device 0 has a default stream: {@link #foreignWork} with this handle. */
+  long withDefaultStream() {
+    return locked(
+        () -> {
+          Stream stream = new Stream(nextHandle++, 1, null);
+          streams.put(stream.handle, stream);
+          defaultStream = stream;
+          return stream.handle;
+        });
   }
 
   private void runDeviceThread() {
@@ -435,7 +448,14 @@ final class FakeDriver implements Driver {
 
   @Override
   public Set<Capability> capabilities() {
-    return notifies ? EnumSet.of(Capability.NOTIFY) : EnumSet.noneOf(Capability.class);
+    EnumSet<Capability> all = EnumSet.noneOf(Capability.class);
+    if (notifies) {
+      all.add(Capability.NOTIFY);
+    }
+    if (defaultStream != null) {
+      all.add(Capability.DEFAULT_STREAM);
+    }
+    return all;
   }
 
   @Override
@@ -587,7 +607,31 @@ final class FakeDriver implements Driver {
         () -> {
           Stream stream = stream(streamHandle);
           begin(DriverCall.STREAM_WAIT_EVENT, stream.context, "streamWaitEvent");
-          return enqueue(stream, new Op("", event(handle).recorded, 0));
+          return enqueue(stream, after(event(handle)));
+        });
+  }
+
+  @Override
+  public void defaultStreamWait(long context, long handle) {
+    locked(
+        () -> {
+          begin(DriverCall.STREAM_WAIT_EVENT, context, "defaultStreamWait");
+          return enqueue(Objects.requireNonNull(defaultStream), after(event(handle)));
+        });
+  }
+
+  private static Op after(Event event) {
+    return new Op("", event.recorded, 0);
+  }
+
+  @Override
+  public void defaultStreamRecord(long context, long handle) {
+    locked(
+        () -> {
+          begin(DriverCall.EVENT_RECORD, context, "defaultStreamRecord");
+          Op op = new Op("", null, 0);
+          event(handle).recorded = op;
+          return enqueue(Objects.requireNonNull(defaultStream), op);
         });
   }
 

@@ -26,6 +26,7 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
@@ -59,6 +60,9 @@ public final class Device implements AutoCloseable {
 
   /** Every storage that was not freed, for reports; it keeps no {@link DeviceBuffer} alive. */
   private final Set<Storage> live = ConcurrentHashMap.newKeySet();
+
+  /** Of others, closed, and not released yet. */
+  private final Set<Storage> releasing = ConcurrentHashMap.newKeySet();
 
   /** Volatile: an allocation looks again after it was listed, so close() or it sees the other. */
   private volatile boolean closed;
@@ -143,7 +147,10 @@ public final class Device implements AutoCloseable {
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes, "a buffer");
     requireOpen();
-    Storage storage = bytes == 0 ? emptyStorage() : allocateStorage(bytes);
+    return buffer(bytes == 0 ? emptyStorage() : allocateStorage(bytes));
+  }
+
+  private DeviceBuffer buffer(Storage storage) {
     live.add(storage);
     if (closed) {
       close(storage);
@@ -238,6 +245,115 @@ public final class Device implements AutoCloseable {
     String message = MemoryReport.text(bytes, site, why, info(), budget.stats(), live);
     return new OutOfDeviceMemoryException(message, "allocate", info().ordinal(), cause);
   }
+
+  // --- foreign code and memory --------------------------------------------------------------
+
+  /**
+   * Puts memory of others under the ledger: a buffer like any other, except that it takes nothing
+   * of the limit, and that closing it frees nothing. Instead {@code release} is run once, when
+   * every use of it has ended, or none can end any more since the context is lost.
+   *
+   * <p>Until then its maker neither frees nor uses it, except under a {@link DeviceBuffer#lease
+   * lease}, nor adopts it again.
+   *
+   * @param address where it begins; memory that the device's streams can use
+   * @param stream its maker's stream (see {@link DeviceContext#adoptStream}), or one that comes
+   *     after it: uses come after all that anybody has enqueued on it by now
+   * @param release told once that nobody uses it; on the thread of the device's owner, with the
+   *     primary context current: it may call the driver, and must not wait for tasks
+   * @throws IllegalArgumentException if a part of it is under the ledger already
+   */
+  public DeviceBuffer adopt(long address, long bytes, DeviceStream stream, Runnable release) {
+    Objects.requireNonNull(release, "release");
+    requireSize(bytes, "a buffer");
+    requireOpen();
+    if (address == 0 || bytes == 0) {
+      throw new IllegalArgumentException(
+          "adopted memory has an address and at least one byte, not " + bytes + " at " + address);
+    }
+    if (stream.context() != context) {
+      throw new IllegalArgumentException(
+          stream + " is of another device than " + this + "; use one of the memory's own device");
+    }
+    Storage storage =
+        new Storage(
+            address,
+            bytes,
+            null,
+            Task.current().name(),
+            site(),
+            stream,
+            stream.foreignMark().sequence());
+    storage.adoption = new Adoption(context, release);
+    requireUnknown(storage);
+    return buffer(storage);
+  }
+
+  /** A look, not a lock: two who adopt the same memory at once may both get it. */
+  private void requireUnknown(Storage adopted) {
+    for (Set<Storage> known : List.of(live, releasing)) {
+      for (Storage each : known) {
+        if (each.overlaps(adopted.address, adopted.bytes)) {
+          throw new IllegalArgumentException(
+              Sizes.text(adopted.bytes)
+                  + " at 0x"
+                  + Long.toHexString(adopted.address)
+                  + " are a part of, or have a part in common with, a "
+                  + each.describe()
+                  + ": use that one, or wait for its release");
+        }
+      }
+    }
+  }
+
+  /** A stream that somebody else made; see {@link DeviceContext#adoptStream}. */
+  public DeviceStream adoptStream(long nativeStream) {
+    return context.adoptStream(nativeStream);
+  }
+
+  /**
+   * Runs foreign code that knows no streams, on a thread that may block, with the primary context
+   * current. What it enqueues without naming a stream comes after all uses that conflict with its
+   * own, and after what the calling task has enqueued; later uses, and later work of the task, come
+   * after that. Returns when the body has; its work need not have ended. {@link
+   * DeviceContext#foreign} says more.
+   *
+   * <p>While the body runs, conflicting uses by other tasks are refused, as under a lease.
+   *
+   * @param writes what is written, or read and written
+   */
+  public <T extends @Nullable Object> T foreign(
+      List<DeviceBuffer> reads, List<DeviceBuffer> writes, ForeignBody<T> body) {
+    Objects.requireNonNull(body, "body");
+    requireOpen();
+    DeviceStream stream = context.stream();
+    List<Lease> leases = new ArrayList<>();
+    try {
+      long[] read = lend(reads, Access.READ, stream, leases);
+      long[] written = lend(writes, Access.READ_WRITE, stream, leases);
+      // ended before the thread goes on: who closes the device waits for that thread
+      return context.foreign(stream, () -> body.run(read, written), () -> endAll(leases));
+    } finally {
+      endAll(leases); // of a body that did not begin
+    }
+  }
+
+  private static long[] lend(
+      List<DeviceBuffer> buffers, Access access, DeviceStream stream, List<Lease> leases) {
+    long[] addresses = new long[buffers.size()];
+    for (int i = 0; i < addresses.length; i++) {
+      Lease lease = buffers.get(i).lease(stream, access);
+      leases.add(lease);
+      addresses[i] = lease.address();
+    }
+    return addresses;
+  }
+
+  private static void endAll(List<Lease> leases) {
+    leases.forEach(Lease::close);
+  }
+
+  // --- admission ----------------------------------------------------------------------------
 
   /**
    * Reserves {@code bytes} for the calling task and the children it forks from now on; see {@link
@@ -385,6 +501,11 @@ public final class Device implements AutoCloseable {
   }
 
   private void freeNow(Storage storage) {
+    Adoption adoption = storage.adoption;
+    if (adoption != null) {
+      release(storage, adoption);
+      return;
+    }
     live.remove(storage);
     Charge charge = storage.charge;
     if (charge == null) {
@@ -399,6 +520,14 @@ public final class Device implements AutoCloseable {
       // more. The owner makes it itself.
       context.owner().retire(new ToFree(() -> end(storage, charge)));
     }
+  }
+
+  private void release(Storage storage, Adoption adoption) {
+    releasing.add(storage);
+    live.remove(storage);
+    adoption.released().onDone(_ -> releasing.remove(storage));
+    adoption.end(storage.frontier());
+    storage.freed();
   }
 
   private void end(Storage storage, Charge charge) {
@@ -464,6 +593,7 @@ public final class Device implements AutoCloseable {
       if (!leaks.isEmpty()) {
         config.leakListener().accept(leaks);
       }
+      awaitReleases();
     } finally {
       accounts.forget();
       context.close();
@@ -474,7 +604,30 @@ public final class Device implements AutoCloseable {
   private boolean closeForgotten(Storage storage) {
     boolean wasOpen = storage.isOpen();
     close(storage);
-    return wasOpen && storage.charge != null;
+    return wasOpen && storage.isHeld();
+  }
+
+  /** As long as the context waits for its streams: what ends with it is told, too, only later. */
+  private void awaitReleases() {
+    List<Completion<@Nullable Void>> releases = new ArrayList<>();
+    for (Storage each : releasing) {
+      releases.add(Objects.requireNonNull(each.adoption).released());
+    }
+    CountDownLatch told = new CountDownLatch(1);
+    Completion.all(releases).onDone(_ -> told.countDown());
+    long end = System.nanoTime() + context.config().closeNanos();
+    boolean interrupted = false;
+    while (true) {
+      try {
+        told.await(end - System.nanoTime(), TimeUnit.NANOSECONDS);
+        break;
+      } catch (InterruptedException e) {
+        interrupted = true;
+      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
   }
 
   private Leak leak(Storage storage) {
@@ -543,7 +696,7 @@ public final class Device implements AutoCloseable {
       if (storage.close("(nowhere: it was dropped, and found by the collector)")) {
         device.freeNow(storage);
       }
-      if (storage.charge != null) {
+      if (storage.isHeld()) {
         device.config.leakListener().accept(List.of(device.leak(storage)));
       }
     }

@@ -65,6 +65,9 @@ final class Storage {
   final String task;
   final String site;
 
+  /** Of others' memory, which is not ours to free; set before anybody sees the storage. */
+  @Nullable Adoption adoption;
+
   private final ReentrantLock lock = new ReentrantLock();
   private final Condition windowClosed = lock.newCondition();
   private volatile State state = State.OPEN;
@@ -88,7 +91,8 @@ final class Storage {
   private final List<DeviceStream> pendingReads = new ArrayList<>(1);
 
   /**
-   * A range that {@code stream} has just allocated, as its operation {@code sequence}.
+   * A range that {@code stream} has just allocated, as its operation {@code sequence}, or that was
+   * last used by others up to there.
    *
    * @param stream null only for a range of no bytes, which nobody allocates
    */
@@ -463,6 +467,15 @@ final class Storage {
     } finally {
       lock.unlock();
     }
+  }
+
+  boolean overlaps(long otherAddress, long otherBytes) {
+    return otherAddress < address + bytes && address < otherAddress + otherBytes;
+  }
+
+  /** Whether somebody has to close it: not a range of no bytes. */
+  boolean isHeld() {
+    return charge != null || adoption != null;
   }
 
   /** The same memory with a ledger of its own: the bug {@code ledger.slice.own}. */

@@ -95,6 +95,17 @@ final class TestDevice implements AutoCloseable {
     return buffer;
   }
 
+  /** As a library calls the driver, that was given the context and makes it current itself. */
+  void behind(Runnable call) {
+    long before = driver.current();
+    driver.makeCurrent(device.context().nativeHandle());
+    try {
+      call.run();
+    } finally {
+      driver.makeCurrent(before);
+    }
+  }
+
   @Override
   public void close() {
     streams.forEach(DeviceStream::close);

@@ -826,6 +826,59 @@ public abstract class DriverContract {
     await(() -> driver.reached(here) == 1);
   }
 
+  // --- foreign code -----------------------------------------------------------------------------
+
+  @Test
+  void anAdoptedStreamIsTheSameStreamAndStaysItsMakers() {
+    int count = 1000;
+    long made = stream();
+    long adopted = driver.streamAdopt(context, driver.streamNative(made));
+    assertThat(driver.streamNative(adopted)).isEqualTo(driver.streamNative(made));
+    long block = driver.allocAsync(made, 8L * count);
+    long number = kernel("number");
+    Grid grid = Grid.of(count);
+    driver.launch(made, number, grid, new LaunchArguments().scalar(1).buffer(block, 8L * count));
+    driver.launch(adopted, number, grid, new LaunchArguments().scalar(2).buffer(block, 8L * count));
+    await(adopted);
+    assertThat(driver.reached(adopted)).isPositive();
+    driver.streamLetGo(adopted);
+    if (adopted != made) {
+      refused(DriverException.INVALID_HANDLE, () -> driver.signal(adopted, Long.MAX_VALUE));
+      refused(DriverException.INVALID_HANDLE, () -> driver.reached(adopted));
+    }
+    assertThat(download(made, block, count)[count - 1]).isEqualTo(count + 1);
+    driver.freeAsync(made, block);
+    driver.streamDestroy(made);
+  }
+
+  @Test
+  void codeThatNamesNoStreamIsOrderedByEvents() {
+    long stream = stream();
+    long before = driver.eventCreate(context);
+    long after = driver.eventCreate(context);
+    assertThat(driver.contextNative(context)).isNotZero();
+    if (!driver.capabilities().contains(Capability.DEFAULT_STREAM)) {
+      int refusal = DriverException.NOT_SUPPORTED;
+      refused(refusal, () -> driver.defaultStreamWait(context, before));
+      refused(refusal, () -> driver.defaultStreamRecord(context, after));
+      return;
+    }
+    driver.defaultStreamRecord(context, after); // before anything is held
+    await(() -> driver.eventQuery(after));
+    Runnable letGo = held(stream);
+    driver.eventRecord(before, stream);
+    driver.defaultStreamWait(context, before);
+    driver.defaultStreamRecord(context, after);
+    assertThat(driver.eventQuery(after)).isFalse();
+    driver.makeCurrent(0);
+    int refusal = DriverException.INVALID_CONTEXT;
+    refused(refusal, () -> driver.defaultStreamWait(context, before));
+    refused(refusal, () -> driver.defaultStreamRecord(context, after));
+    driver.makeCurrent(context);
+    letGo.run();
+    await(() -> driver.eventQuery(after));
+  }
+
   // --- memory
   // -------------------------------------------------------------------------------------
 

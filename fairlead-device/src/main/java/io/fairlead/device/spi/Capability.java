@@ -7,5 +7,11 @@ public enum Capability {
   /** Runs kernels that are Java code. */
   JAVA_KERNELS,
   /** Operations end only when a test says so. */
-  STEPPED
+  STEPPED,
+  /**
+   * Foreign code that names no stream enqueues on a default stream: {@link
+   * Driver#defaultStreamWait} and {@link Driver#defaultStreamRecord} work. Without it such code
+   * works on the calling thread, and has ended when it returns.
+   */
+  DEFAULT_STREAM
 }

@@ -138,6 +138,70 @@ public interface Driver extends AutoCloseable {
   /** Whether the work that the event last recorded has ended. */
   boolean eventQuery(long event);
 
+  // --- foreign code -------------------------------------------------------------------------
+
+  /**
+   * The context as foreign code names it: for CUDA a {@code CUcontext}. The handle itself where a
+   * driver has no other names.
+   */
+  default long contextNative(long context) {
+    return context;
+  }
+
+  /**
+   * The stream as foreign code names it: for CUDA a {@code CUstream}. The handle itself where a
+   * driver has no other names.
+   */
+  default long streamNative(long stream) {
+    return stream;
+  }
+
+  /**
+   * A handle for a stream that others made, by the name that they know it by. It stays theirs:
+   * {@link #streamLetGo} ends the handle. They destroy it after that, not before. Needs what {@link
+   * DriverCall#STREAM_CREATE} needs, and may block like it.
+   *
+   * @throws DriverException INVALID_HANDLE for a stream of another context, or for a default
+   *     stream, whose name means another stream on another thread
+   */
+  default long streamAdopt(long context, long nativeStream) {
+    return nativeStream;
+  }
+
+  /**
+   * Ends a handle of {@link #streamAdopt}; what was enqueued with it ends all the same. Does not
+   * touch the stream, which may be gone by now.
+   */
+  default void streamLetGo(long stream) {}
+
+  /**
+   * What foreign code enqueues from now on without naming a stream, on this context's default
+   * stream, comes after what {@code event} last recorded. The context is current, whatever {@link
+   * #needsCurrent} says: a default stream is that of the current context.
+   *
+   * @throws DriverException NOT_SUPPORTED without {@link Capability#DEFAULT_STREAM}
+   */
+  default void defaultStreamWait(long context, long event) {
+    throw noDefaultStream();
+  }
+
+  /**
+   * Records, in {@code event}, all that foreign code has enqueued in this context without naming a
+   * stream. As {@link #defaultStreamWait}.
+   */
+  default void defaultStreamRecord(long context, long event) {
+    throw noDefaultStream();
+  }
+
+  private DriverException noDefaultStream() {
+    return new DriverException(
+        DriverException.NOT_SUPPORTED,
+        "NOT_SUPPORTED",
+        false,
+        "driver " + name() + " has no default stream; foreign code runs where it is called",
+        null);
+  }
+
   // --- memory -------------------------------------------------------------------------------
 
   /**

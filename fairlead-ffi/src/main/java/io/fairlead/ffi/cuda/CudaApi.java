@@ -83,6 +83,7 @@ public final class CudaApi {
   private final MemorySegment streamSynchronize;
   private final MemorySegment streamQuery;
   private final MemorySegment streamWaitEvent;
+  private final MemorySegment streamGetCtx;
   private final MemorySegment streamWriteValue64;
   private final MemorySegment eventCreate;
   private final MemorySegment eventDestroy;
@@ -151,6 +152,7 @@ public final class CudaApi {
     streamSynchronize = needed("cuStreamSynchronize");
     streamQuery = needed("cuStreamQuery");
     streamWaitEvent = needed("cuStreamWaitEvent");
+    streamGetCtx = needed("cuStreamGetCtx");
     streamWriteValue64 = optional("cuStreamWriteValue64_v2", "cuStreamWriteValue64");
     eventCreate = needed("cuEventCreate");
     eventDestroy = needed("cuEventDestroy_v2");
@@ -507,6 +509,14 @@ public final class CudaApi {
       return (int) P.invokeExact(this.streamQuery, stream);
     } catch (Throwable e) {
       throw unexpected("cuStreamQuery", e);
+    }
+  }
+
+  int streamGetCtx(long stream, long context) {
+    try {
+      return (int) PP.invokeExact(this.streamGetCtx, stream, context);
+    } catch (Throwable e) {
+      throw unexpected("cuStreamGetCtx", e);
     }
   }
 

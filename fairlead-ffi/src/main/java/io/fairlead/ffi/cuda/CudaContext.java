@@ -170,7 +170,9 @@ final class CudaContext extends CudaObject {
     long previous = Current.bind(api, raw);
     try {
       for (CudaStream stream : streams) {
-        if (!isLost() && stream.enter()) {
+        if (stream.isAdopted()) {
+          unfinished |= stream.isOutstanding();
+        } else if (!isLost() && stream.enter()) {
           note(api.streamSynchronize(stream.raw), "cuStreamSynchronize");
           stream.exit();
         }
@@ -256,7 +258,7 @@ final class CudaContext extends CudaObject {
       long previous = Current.bind(api, raw);
       int mode = exchangeCaptureMode(CAPTURE_MODE_RELAXED);
       try {
-        query(healthStream);
+        seen(api.streamQuery(healthStream), "cuStreamQuery");
         queryOutstanding();
       } finally {
         exchangeCaptureMode(mode);
@@ -268,29 +270,28 @@ final class CudaContext extends CudaObject {
     return fault.get();
   }
 
-  private void query(long stream) {
-    int status = api.streamQuery(stream);
+  private void seen(int status, String call) {
     if (status == Status.UNKNOWN) {
-      fault.compareAndSet(null, unknown());
+      fault.compareAndSet(null, unknown(call));
     } else {
-      note(status, "cuStreamQuery");
+      note(status, call);
     }
   }
 
   /** A query cannot fail for a reason of its own. */
-  private DriverException unknown() {
+  private DriverException unknown(String call) {
     return new DriverException(
         Status.UNKNOWN,
         Status.name(api, Status.UNKNOWN),
         true,
-        "cuStreamQuery: " + Status.describe(api, Status.UNKNOWN),
+        call + ": " + Status.describe(api, Status.UNKNOWN),
         null);
   }
 
   private void queryOutstanding() {
     for (CudaStream stream : streams) {
       if (stream.isOutstanding() && !isLost() && stream.enter()) {
-        query(stream.raw);
+        seen(stream.query(), "cuStreamQuery");
         stream.exit();
         return;
       }
@@ -320,11 +321,64 @@ final class CudaContext extends CudaObject {
     Tickets.Slot slot = tickets.take(this);
     CudaStream stream;
     try {
-      stream = new CudaStream(this, newStream(priority), slot);
+      stream = new CudaStream(this, newStream(priority), 0, slot);
     } catch (DriverException e) {
       tickets.giveBack(slot, 0);
       throw e;
     }
+    return publish(stream);
+  }
+
+  /** Current on this thread, and entered. */
+  CudaStream adoptStream(long raw) {
+    if (raw == 0 || raw == CudaStream.LEGACY || raw == CudaStream.PER_THREAD) {
+      throw Status.refused(
+          DriverException.INVALID_HANDLE,
+          "a default stream cannot be adopted, since it is another one on another thread; run what"
+              + " uses it with device.foreign(...)");
+    }
+    if (driver.handles().isKnown(raw)) { // for the driver it would be a pointer to anywhere
+      throw Status.refused(
+          DriverException.INVALID_HANDLE,
+          Status.hex(raw)
+              + " is a handle of this driver's interface, not a CUstream; adopt what"
+              + " stream.nativeHandle() gives");
+    }
+    if (contextOf(raw) != this.raw) {
+      throw Status.refused(
+          DriverException.INVALID_HANDLE,
+          Status.hex(raw)
+              + " is no stream of the primary context "
+              + Status.hex(this.raw)
+              + " of device "
+              + ordinal
+              + "; make the stream while that context is current");
+    }
+    long pulse = newEvent();
+    try {
+      return publish(new CudaStream(this, raw, pulse, tickets.take(this)));
+    } catch (DriverException e) {
+      api.eventDestroy(pulse);
+      throw e;
+    }
+  }
+
+  /** 0 for what the driver does not know as a stream here. */
+  private long contextOf(long stream) {
+    Scratch scratch = Scratch.take();
+    try {
+      int status = api.streamGetCtx(stream, scratch.answer());
+      if (status == DriverException.INVALID_HANDLE || status == DriverException.INVALID_CONTEXT) {
+        return 0;
+      }
+      check(status, "cuStreamGetCtx");
+      return scratch.longAnswer();
+    } finally {
+      scratch.giveBack();
+    }
+  }
+
+  private CudaStream publish(CudaStream stream) {
     lock.lock();
     try {
       CudaStream[] longer = Arrays.copyOf(streams, streams.length + 1);
@@ -367,12 +421,16 @@ final class CudaContext extends CudaObject {
 
   /** Current on this thread, and entered. */
   CudaEvent createEvent() {
+    CudaEvent event = new CudaEvent(this, newEvent());
+    driver.handles().add(event);
+    return event;
+  }
+
+  private long newEvent() {
     Scratch scratch = Scratch.take();
     try {
       check(api.eventCreate(scratch.answer(), CudaEvent.DISABLE_TIMING), "cuEventCreate");
-      CudaEvent event = new CudaEvent(this, scratch.longAnswer());
-      driver.handles().add(event);
-      return event;
+      return scratch.longAnswer();
     } finally {
       scratch.giveBack();
     }

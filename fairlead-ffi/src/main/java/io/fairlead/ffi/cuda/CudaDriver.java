@@ -277,10 +277,10 @@ public final class CudaDriver implements Driver {
     return devices.get(ordinal);
   }
 
-  /** None: signals are polled, kernels are not Java, and nobody steps a GPU. */
+  /** Signals are polled, kernels are not Java, and nobody steps a GPU. */
   @Override
   public Set<Capability> capabilities() {
-    return Set.of();
+    return Set.of(Capability.DEFAULT_STREAM);
   }
 
   /** Before the first context is there to try it, one is made for that, which takes a while. */
@@ -474,6 +474,11 @@ public final class CudaDriver implements Driver {
   public void streamDestroy(long stream) {
     CudaStream found = state.handles().stream(stream);
     found.context().checkCurrent(DriverCall.STREAM_DESTROY);
+    if (found.isAdopted()) {
+      throw Status.refused(
+          DriverException.INVALID_HANDLE,
+          "stream " + Status.hex(stream) + " is its maker's: let it go instead of destroying it");
+    }
     remove(found);
   }
 
@@ -539,12 +544,18 @@ public final class CudaDriver implements Driver {
       CudaStream target = enterStream(DriverCall.EVENT_RECORD, stream);
       try {
         checkSame(target, found);
-        target.context().check(api.eventRecord(found.raw, target.raw), "cuEventRecord");
+        check(target, api.eventRecord(found.raw, target.raw), "cuEventRecord");
       } finally {
         target.exit();
       }
     } finally {
       found.exit();
+    }
+  }
+
+  private static void check(CudaStream stream, int status, String call) {
+    if (status != Status.SUCCESS) {
+      throw stream.failed(status, call);
     }
   }
 
@@ -571,7 +582,7 @@ public final class CudaDriver implements Driver {
         throw HandleTable.unknown(CudaObject.Kind.EVENT, event);
       }
       try {
-        found.context().check(api.streamWaitEvent(found.raw, target.raw, 0), "cuStreamWaitEvent");
+        check(found, api.streamWaitEvent(found.raw, target.raw, 0), "cuStreamWaitEvent");
       } finally {
         target.exit();
       }
@@ -593,6 +604,89 @@ public final class CudaDriver implements Driver {
     } finally {
       found.exit();
     }
+  }
+
+  // --- foreign code -----------------------------------------------------------------------------
+
+  @Override
+  public long contextNative(long context) {
+    return state.handles().context(context).raw;
+  }
+
+  @Override
+  public long streamNative(long stream) {
+    return state.handles().stream(stream).raw;
+  }
+
+  @Override
+  public long streamAdopt(long context, long nativeStream) {
+    CudaContext found = enterContext(DriverCall.STREAM_CREATE, context);
+    try {
+      return found.adoptStream(nativeStream).handle();
+    } finally {
+      found.exit();
+    }
+  }
+
+  @Override
+  public void streamLetGo(long stream) {
+    CudaStream found = state.handles().stream(stream);
+    if (!found.isAdopted()) {
+      throw Status.refused(
+          DriverException.INVALID_HANDLE,
+          "stream " + Status.hex(stream) + " is ours: destroy it instead of letting it go");
+    }
+    remove(found);
+  }
+
+  /** The legacy stream has all blocking streams wait for it too, those of threads included. */
+  @Override
+  public void defaultStreamWait(long context, long event) {
+    CudaContext found = enterDefaultStream(context);
+    try {
+      CudaEvent target = enterEvent(DriverCall.STREAM_WAIT_EVENT, event);
+      try {
+        found.check(
+            api.streamWaitEvent(CudaStream.LEGACY, target.raw, 0),
+            "cuStreamWaitEvent of the default stream");
+      } finally {
+        target.exit();
+      }
+    } finally {
+      found.exit();
+    }
+  }
+
+  /** The legacy stream comes after all blocking streams, those of threads included. */
+  @Override
+  public void defaultStreamRecord(long context, long event) {
+    CudaContext found = enterDefaultStream(context);
+    try {
+      CudaEvent target = enterEvent(DriverCall.EVENT_RECORD, event);
+      try {
+        found.check(
+            api.eventRecord(target.raw, CudaStream.LEGACY), "cuEventRecord of the default stream");
+      } finally {
+        target.exit();
+      }
+    } finally {
+      found.exit();
+    }
+  }
+
+  /** Its name means that of the current context, so no other one may be current. */
+  private CudaContext enterDefaultStream(long context) {
+    CudaContext found = enterContext(DriverCall.STREAM_WAIT_EVENT, context);
+    long current = Current.get(api);
+    if (current != found.raw) {
+      found.exit();
+      throw Status.refused(
+          DriverException.INVALID_CONTEXT,
+          "the default stream is that of the current context, and context "
+              + Status.hex(context)
+              + " is not current here; call makeCurrent first");
+    }
+    return found;
   }
 
   // --- memory -----------------------------------------------------------------------------------

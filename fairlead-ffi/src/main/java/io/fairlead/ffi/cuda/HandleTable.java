@@ -116,6 +116,11 @@ final class HandleTable {
     return object != null && object.handle() == handle ? object : null;
   }
 
+  /** Whether it is one of ours, of whatever kind. */
+  boolean isKnown(long handle) {
+    return find(handle) != null;
+  }
+
   @Nullable CudaContext contextOrNull(long handle) {
     return find(handle) instanceof CudaContext context ? context : null;
   }
