@@ -7,6 +7,7 @@ import io.fairlead.device.spi.StreamListener;
 import io.fairlead.fault.Mutant;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Retired;
+import io.fairlead.task.Task;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.lang.ref.Reference;
@@ -121,6 +122,7 @@ final class StreamCore {
   private final Driver driver;
   private final DriverGate gate;
   private final Counters counters;
+  private final boolean profiled;
   private final int unfinishedMax;
   private final int signalEvery;
   private final ReentrantLock turn = new ReentrantLock();
@@ -154,6 +156,7 @@ final class StreamCore {
     this.driver = context.driver();
     this.gate = context.gate();
     this.counters = context.counters();
+    this.profiled = driver.isProfiled();
     this.unfinishedMax = context.config().unfinishedMax();
     this.signalEvery = Math.clamp(unfinishedMax / 4, 1, SIGNAL_EVERY);
     this.ring = new LaunchRing(unfinishedMax);
@@ -638,12 +641,26 @@ final class StreamCore {
     try {
       long previous = gate.enter(call);
       try {
-        body.run(handle, found);
+        if (profiled) {
+          runInRange(body, found);
+        } else {
+          body.run(handle, found);
+        }
       } finally {
         gate.leave(previous);
       }
     } catch (DriverException e) {
       throw context.translateUnderTurn(e, operation, id); // see leaveTurn
+    }
+  }
+
+  /** What the body enqueues is shown by a profiler under the name of the task. */
+  private void runInRange(StreamOperation body, long[] found) {
+    driver.rangeBegin(Task.current().name());
+    try {
+      body.run(handle, found);
+    } finally {
+      driver.rangeEnd();
     }
   }
 

@@ -24,6 +24,8 @@ import org.jspecify.annotations.Nullable;
  *     </tr>
  * <tr><td>{@code signals}</td><td>{@code write}: streams write 64-bit values; {@code fill}: they
  *     fill 32 bits</td><td>{@code write} where all devices can</td></tr>
+ * <tr><td>{@code nvtx}</td><td>the library of a profiler that listens to NVTX</td><td>what the
+ *     profiler says in NVTX_INJECTION64_PATH</td></tr>
  * </table>
  *
  * <p>Before the driver is loaded, {@code CUDA_DEVICE_MAX_CONNECTIONS} is set to 32 in the process's

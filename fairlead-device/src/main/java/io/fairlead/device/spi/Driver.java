@@ -248,6 +248,25 @@ public interface Driver extends AutoCloseable {
   /** Enqueues a launch. Arguments are copied before it returns. */
   void launch(long stream, long kernel, Grid grid, KernelArguments arguments);
 
+  // --- profilers ----------------------------------------------------------------------------
+
+  /**
+   * Whether a profiler listens, so that {@link #rangeBegin} is worth its call. Does not change
+   * while the driver is open.
+   */
+  default boolean isProfiled() {
+    return false;
+  }
+
+  /**
+   * What the calling OS thread asks of the driver until the matching {@link #rangeEnd} is shown
+   * under this name. Returns promptly; nothing may suspend between the two.
+   */
+  default void rangeBegin(String name) {}
+
+  /** Ends what the calling OS thread began last. */
+  default void rangeEnd() {}
+
   @Override
   void close();
 }

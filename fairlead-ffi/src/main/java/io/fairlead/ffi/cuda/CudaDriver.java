@@ -102,6 +102,7 @@ public final class CudaDriver implements Driver {
   private final CudaApi api;
   private final DriverState state;
   private final CudaLoader loader;
+  private final Nvtx profiler;
   private final List<Device> devices;
   private final ReentrantLock life = new ReentrantLock();
   private boolean closed;
@@ -126,6 +127,7 @@ public final class CudaDriver implements Driver {
             wideSignals(settings.signals(), canWrite),
             new DriverState.NeedsCurrent());
     this.loader = new CudaLoader(api, settings.compiler());
+    this.profiler = Nvtx.attach(settings.profiler());
   }
 
   private static boolean wideSignals(CudaSettings.Signals wanted, boolean canWrite) {
@@ -897,6 +899,27 @@ public final class CudaDriver implements Driver {
       }
     } finally {
       found.exit();
+    }
+  }
+
+  // --- profilers --------------------------------------------------------------------------------
+
+  @Override
+  public boolean isProfiled() {
+    return profiler.isAttached();
+  }
+
+  @Override
+  public void rangeBegin(String name) {
+    if (profiler.isAttached()) {
+      profiler.push(name);
+    }
+  }
+
+  @Override
+  public void rangeEnd() {
+    if (profiler.isAttached()) {
+      profiler.pop();
     }
   }
 

@@ -12,8 +12,13 @@ import org.jspecify.annotations.Nullable;
  * @param library the driver's library, or null for the usual names
  * @param compiler NVRTC's library, or null for the usual names
  * @param signals how streams tell how far they are
+ * @param profiler the library of a tool that listens to NVTX, or null if there is none
  */
-public record CudaSettings(@Nullable String library, @Nullable String compiler, Signals signals) {
+public record CudaSettings(
+    @Nullable String library,
+    @Nullable String compiler,
+    Signals signals,
+    @Nullable String profiler) {
 
   /** How a stream writes its signal. */
   public enum Signals {
@@ -31,7 +36,7 @@ public record CudaSettings(@Nullable String library, @Nullable String compiler, 
   /** NVRTC's library, also as a setting. */
   public static final String COMPILER_PROPERTY = "fairlead.cuda.nvrtc";
 
-  private static final Set<String> KEYS = Set.of("library", "nvrtc", "signals");
+  private static final Set<String> KEYS = Set.of("library", "nvrtc", "signals", "nvtx");
 
   /**
    * Settings by key, for what is not given the system properties, for the rest the usual.
@@ -42,13 +47,16 @@ public record CudaSettings(@Nullable String library, @Nullable String compiler, 
     for (String key : new TreeSet<>(settings.keySet())) {
       if (!KEYS.contains(key)) {
         throw Status.invalidValue(
-            "the cuda driver has no setting '" + key + "'; it has library, nvrtc and signals");
+            "the cuda driver has no setting '"
+                + key
+                + "'; it has library, nvrtc, signals and nvtx");
       }
     }
     return new CudaSettings(
         settings.getOrDefault("library", System.getProperty(LIBRARY_PROPERTY)),
         settings.getOrDefault("nvrtc", System.getProperty(COMPILER_PROPERTY)),
-        signals(settings.getOrDefault("signals", "auto")));
+        signals(settings.getOrDefault("signals", "auto")),
+        settings.getOrDefault("nvtx", System.getenv(Nvtx.VARIABLE)));
   }
 
   private static Signals signals(String text) {
