@@ -1,5 +1,6 @@
 package io.fairlead.task;
 
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -8,7 +9,7 @@ import org.jspecify.annotations.Nullable;
  *
  * @param owner whose thread has to do something
  * @param task what it runs in, if it is a task of its own
- * @param call the same, for {@link WaitGraph}
+ * @param call the same, for {@link WaitGraph}; for an owner's end what else that waits for
  */
 record CallHelp(Owner owner, @Nullable Task task, WaitGraph.@Nullable Held call)
     implements WaitHelp {
@@ -40,18 +41,26 @@ record CallHelp(Owner owner, @Nullable Task task, WaitGraph.@Nullable Held call)
     return task != null && waiter.isWaitedForBy(task);
   }
 
-  boolean isStuck(java.util.function.Predicate<WaitGraph.Held> stuck) {
+  boolean isStuck(Predicate<WaitGraph.Held> stuck) {
     return stuck.test(owner.held) || (call != null && stuck.test(call));
   }
 
   /** A wait for calls on owners: one, or a combination. */
   static final class Wait extends WaitGraph.Wait {
-    Wait(Task task, Completion<?> until, boolean obeys) {
-      super(task, until, obeys);
+    private final Completion<?> until;
+
+    Wait(Task task, WaitGraph.Frame frames, Completion<?> until, boolean obeys) {
+      super(task, frames, obeys);
+      this.until = until;
     }
 
     @Override
-    boolean isHopeless(java.util.function.Predicate<WaitGraph.Held> stuck) {
+    boolean isDone() {
+      return until.isDone();
+    }
+
+    @Override
+    boolean isHopeless(Predicate<WaitGraph.Held> stuck) {
       return until.needs(help -> help.isStuck(stuck));
     }
 

@@ -239,10 +239,30 @@ public final class Completion<T extends @Nullable Object> {
     return isOutcome(seen) ? report(seen) : report(settled(null, NEVER, false));
   }
 
-  /** As {@link #awaitUninterruptibly()}, but no longer than {@code limit}. */
-  T awaitUninterruptibly(Duration limit) {
+  /**
+   * As {@link #awaitUninterruptibly()}, but no longer than {@code limit}.
+   *
+   * @param entered whose refusal ends it, too; the caller has entered it
+   */
+  T awaitUninterruptibly(Duration limit, WaitGraph.@Nullable Wait entered) {
     Object seen = look();
-    return isOutcome(seen) ? report(seen) : report(settled(null, nanos(limit), false));
+    if (isOutcome(seen)) {
+      return report(seen);
+    }
+    Task task = Task.current();
+    task.checkMayWait();
+    return report(settled(task.waitMode(), new Wait(task, nanos(limit), false, entered)));
+  }
+
+  /** As {@link #await()}, being this wait, which is entered here. */
+  T await(WaitGraph.Wait known) {
+    Object seen = look();
+    if (isOutcome(seen)) {
+      return report(seen);
+    }
+    Task task = Task.current();
+    task.checkMayWait();
+    return report(settledInGraph(known, task.waitMode(), new Wait(task, NEVER, true, known)));
   }
 
   // --- settling from the waiting side, callbacks, combinations --------------------------------
@@ -587,16 +607,16 @@ public final class Completion<T extends @Nullable Object> {
     CallHelp.Wait known = help == null ? null : knownWait(task, nanos, obeys);
     WaitMode mode = wanted == null ? task.waitMode() : wanted;
     if (known != null) {
-      return settledInGraph(known, mode, new Wait(task, nanos, obeys));
+      return settledInGraph(known, mode, new Wait(task, nanos, obeys, known));
     }
     boolean plain = obeys && nanos == NEVER && Thread.currentThread().isVirtual();
     if (mode == WaitMode.NONBLOCKING && plain) {
       return parkForGood(here, task);
     }
-    return settled(mode, new Wait(task, nanos, obeys));
+    return settled(mode, new Wait(task, nanos, obeys, null));
   }
 
-  private Object settledInGraph(CallHelp.Wait known, WaitMode mode, Wait wait) {
+  private Object settledInGraph(WaitGraph.Wait known, WaitMode mode, Wait wait) {
     WaitGraph.enter(known);
     try {
       return settled(mode, wait);
@@ -616,9 +636,9 @@ public final class Completion<T extends @Nullable Object> {
               + ", which cannot end before it does: it would wait for itself");
     }
     // a wait with a deadline ends by itself
-    return nanos == NEVER && WaitGraph.matters(task) && needs(call -> true)
-        ? new CallHelp.Wait(task, this, obeys)
-        : null;
+    WaitGraph.Frame frames =
+        nanos == NEVER && needs(call -> true) ? WaitGraph.framesHere(task) : null;
+    return frames == null ? null : new CallHelp.Wait(task, frames, this, obeys);
   }
 
   /** Whether it cannot be settled unless a call is made of which this is so. */
@@ -774,14 +794,19 @@ public final class Completion<T extends @Nullable Object> {
     private final long nanos;
     private final long end;
     private final boolean obeys;
+
+    /** What {@link WaitGraph} knows it as, and may refuse. */
+    private final WaitGraph.@Nullable Wait known;
+
     private final @Nullable Owner owner = RoleThread.currentOwner();
     private boolean interrupted;
 
-    Wait(Task task, long nanos, boolean obeys) {
+    Wait(Task task, long nanos, boolean obeys, WaitGraph.@Nullable Wait known) {
       this.task = task;
       this.nanos = nanos;
       this.end = nanos == NEVER ? 0 : System.nanoTime() + nanos;
       this.obeys = obeys;
+      this.known = known;
     }
 
     long left() {
@@ -795,6 +820,9 @@ public final class Completion<T extends @Nullable Object> {
       } else if (Thread.interrupted()) {
         interrupted = true; // cleared, else parking would return at once, for ever
       }
+      if (known != null) {
+        known.throwIfRefused();
+      }
       if (nanos != NEVER && left() <= 0) {
         throw new DeadlineExceededException(completion.what(), Duration.ofNanos(nanos));
       }
@@ -802,12 +830,16 @@ public final class Completion<T extends @Nullable Object> {
 
     void park(Completion<?> completion) {
       if (owner != null) {
-        owner.parkWhileWaiting(completion, left(), completion::isDone);
+        owner.parkWhileWaiting(completion, left(), () -> isOver(completion));
       } else if (nanos == NEVER) {
         LockSupport.park(completion);
       } else {
         LockSupport.parkNanos(completion, left());
       }
+    }
+
+    private boolean isOver(Completion<?> completion) {
+      return completion.isDone() || (known != null && known.isRefused());
     }
 
     void helpOwner() {

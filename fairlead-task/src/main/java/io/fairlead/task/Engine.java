@@ -334,8 +334,9 @@ public final class Engine<I> implements AutoCloseable {
   }
 
   private boolean isInside(Task task) {
-    for (WaitGraph.Frame f = task.engineFrames; f != null; f = f.outer()) {
-      if (f.held() instanceof Call<?> call && call.engine == this) {
+    WaitGraph.Frame frames = task.frames;
+    for (WaitGraph.In in = frames == null ? null : frames.inside; in != null; in = in.next()) {
+      if (in.held() instanceof Call<?> call && call.engine == this) {
         return true;
       }
     }
@@ -355,15 +356,15 @@ public final class Engine<I> implements AutoCloseable {
   private <T extends @Nullable Object> T run(
       Call<I> call, @Nullable AutoCloseable admitted, EngineCall<I, T> body) {
     Task task = call.task;
-    WaitGraph.Frame outer = task.engineFrames;
-    task.engineFrames = new WaitGraph.Frame(call, outer);
+    WaitGraph.Frame outer = task.frames;
+    task.frames = new WaitGraph.In(call, outer);
     try {
       return inSlot(call, body);
     } catch (RuntimeException | Error e) {
       failures.increment();
       throw e;
     } finally {
-      task.engineFrames = outer;
+      task.frames = outer;
       release(call, admitted);
     }
   }
@@ -546,23 +547,16 @@ public final class Engine<I> implements AutoCloseable {
 
   private void await(Call<I> call) {
     Completion<@Nullable Void> turn = turn(call).completion();
-    Wait<I> known =
-        WaitGraph.matters(call.task)
-            ? new Wait<>(call.engine, call.task, turn, true, call.engine.slotCount())
-            : null;
+    WaitGraph.Frame frames = WaitGraph.framesHere(call.task);
     try {
-      call.task.checkMayWait();
-      if (known != null) {
-        WaitGraph.enter(known);
+      if (frames == null) {
+        turn.await();
+      } else {
+        turn.await(new Wait<>(this, call.task, frames, turn, true, slots.size()));
       }
-      turn.await();
     } catch (RuntimeException | Error stop) {
       withdraw(call);
       throw stop;
-    } finally {
-      if (known != null) {
-        WaitGraph.leave(known);
-      }
     }
   }
 
@@ -762,10 +756,6 @@ public final class Engine<I> implements AutoCloseable {
   // --- waits that are known
   // ------------------------------------------------------------------------
 
-  private int slotCount() {
-    return slots.size();
-  }
-
   /** How many calls in flight are stuck. */
   private int stuck(Predicate<WaitGraph.Held> stuck) {
     pool.lock();
@@ -787,10 +777,24 @@ public final class Engine<I> implements AutoCloseable {
     /** So many calls that are stuck make it hopeless: all, or for a close one. */
     private final int enough;
 
-    Wait(Engine<I> engine, Task task, Completion<?> until, boolean obeys, int enough) {
-      super(task, until, obeys);
+    private final Completion<?> until;
+
+    Wait(
+        Engine<I> engine,
+        Task task,
+        WaitGraph.Frame frames,
+        Completion<?> until,
+        boolean obeys,
+        int enough) {
+      super(task, frames, obeys);
       this.engine = engine;
+      this.until = until;
       this.enough = enough;
+    }
+
+    @Override
+    boolean isDone() {
+      return until.isDone();
     }
 
     @Override
@@ -863,7 +867,7 @@ public final class Engine<I> implements AutoCloseable {
       WaitGraph.enter(known);
     }
     try {
-      awaitSaying(drained.completion(), nanos, end);
+      awaitSaying(drained.completion(), nanos, end, known);
     } finally {
       if (known != null) {
         WaitGraph.leave(known);
@@ -872,7 +876,7 @@ public final class Engine<I> implements AutoCloseable {
     if (beginEnding()) {
       end();
     }
-    awaitSaying(closed.completion(), nanos, end);
+    awaitSaying(closed.completion(), nanos, end, null);
   }
 
   void checkNotInside() {
@@ -885,9 +889,8 @@ public final class Engine<I> implements AutoCloseable {
 
   private @Nullable Wait<I> knownClose(long nanos) {
     Task task = Task.current();
-    return nanos == Long.MAX_VALUE && WaitGraph.matters(task)
-        ? new Wait<>(this, task, drained.completion(), false, 1)
-        : null;
+    WaitGraph.Frame frames = nanos == Long.MAX_VALUE ? WaitGraph.framesHere(task) : null;
+    return frames == null ? null : new Wait<>(this, task, frames, drained.completion(), false, 1);
   }
 
   private void beginClosing() {
@@ -914,12 +917,13 @@ public final class Engine<I> implements AutoCloseable {
     }
   }
 
-  private void awaitSaying(Completion<?> done, long nanos, long end) {
+  private void awaitSaying(
+      Completion<?> done, long nanos, long end, WaitGraph.@Nullable Wait known) {
     for (Duration nap = sayAfter; ; nap = nap.multipliedBy(2)) {
       long left = nanos == Long.MAX_VALUE ? Long.MAX_VALUE : end - System.nanoTime();
       boolean last = left <= nap.toNanos();
       try {
-        done.awaitUninterruptibly(last ? Duration.ofNanos(Math.max(0, left)) : nap);
+        done.awaitUninterruptibly(last ? Duration.ofNanos(Math.max(0, left)) : nap, known);
         return;
       } catch (DeadlineExceededException notYet) {
         if (last) {

@@ -138,6 +138,13 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
     scope.ended(this);
   }
 
+  /** As run, unless its scope has withdrawn it meanwhile. On its owner's thread. */
+  void runBound() {
+    if (task.claimForRunner()) {
+      run();
+    }
+  }
+
   /** The child will not begin; its end hooks run on the forker's thread, so that they balance. */
   void skip(@Nullable Throwable cause) {
     task.cancel(cause);

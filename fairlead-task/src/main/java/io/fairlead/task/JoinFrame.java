@@ -3,6 +3,7 @@ package io.fairlead.task;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -25,6 +26,7 @@ import org.jspecify.annotations.Nullable;
  * region, fn, argument | owner, at fork  | runner | plain: published by READY; no reuse before DONE
  * result, failure, helper | the runner   | owner  | plain: published by DONE
  * waiter       | owner                   | runner | plain: published by WAITED
+ * lent         | the runner              | {@link WaitGraph} | opaque: a wait of what has it comes after
  * </pre>
  */
 public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, ObjectFrame {
@@ -40,10 +42,13 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
   private static final int SPINS_BEFORE_PARK = 50;
 
   static final VarHandle STATE;
+  private static final VarHandle LENT;
 
   static {
     try {
-      STATE = MethodHandles.lookup().findVarHandle(JoinFrame.class, "state", long.class);
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      STATE = lookup.findVarHandle(JoinFrame.class, "state", long.class);
+      LENT = lookup.findVarHandle(JoinFrame.class, "lent", WaitGraph.Lent.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -56,6 +61,9 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
   private @Nullable Throwable failure;
   private @Nullable Task helper;
   private @Nullable Thread waiter;
+
+  @SuppressWarnings("unused") // through LENT
+  private WaitGraph.@Nullable Lent lent;
 
   JoinFrame(Forks forks, int index) {
     this.forks = forks;
@@ -109,6 +117,85 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
   }
 
   private void park() {
+    Wait known = knownWait();
+    if (known == null) {
+      parkTillDone();
+      return;
+    }
+    WaitGraph.enter(known);
+    try {
+      parkTillDone();
+    } finally {
+      WaitGraph.leave(known);
+    }
+  }
+
+  /** Null where those who run frames stand for the owner: see {@link WaitGraph}. */
+  private @Nullable Wait knownWait() {
+    Task task = Task.current();
+    WaitGraph.Frame frames = WaitGraph.framesHere(task);
+    if (frames == null) {
+      return null;
+    }
+    boolean more = WaitGraph.isMore(frames, region);
+    return more || frames instanceof WaitGraph.Lent ? new Wait(this, task, frames, more) : null;
+  }
+
+  /** The owner's wait, which must not fail: whoever runs the frame does instead. */
+  private static final class Wait extends WaitGraph.Wait {
+    private final JoinFrame frame;
+    private final boolean more;
+
+    Wait(JoinFrame frame, Task task, WaitGraph.Frame frames, boolean more) {
+      super(task, frames, false);
+      this.frame = frame;
+      this.more = more;
+    }
+
+    @Override
+    boolean isDone() {
+      return (frame.state & STEP) == DONE;
+    }
+
+    @Override
+    boolean isHopeless(Predicate<WaitGraph.Held> stuck) {
+      WaitGraph.Frame joined = joins();
+      return joined != null && stuck.test(joined);
+    }
+
+    @Override
+    boolean isJoin() {
+      return true;
+    }
+
+    @Override
+    WaitGraph.@Nullable Frame joins() {
+      // opaque: what waits below it has entered the graph's lock, or set, after this was written
+      return (WaitGraph.Lent) LENT.getOpaque(frame);
+    }
+
+    @Override
+    boolean isLoose() {
+      return !more;
+    }
+
+    @Override
+    boolean mayBeRefused() {
+      return false;
+    }
+
+    @Override
+    String what() {
+      return "a forked frame";
+    }
+
+    @Override
+    RuntimeException refusal(String circle) {
+      throw new IllegalStateException("a wait that must not fail was refused: " + circle);
+    }
+  }
+
+  private void parkTillDone() {
     boolean interrupted = false;
     forks.exposeOrLookElsewhere();
     forks.execution.giveTurn();
@@ -178,7 +265,9 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
   }
 
   private void runTaken(Execution runner, Runners runners, TaskScope<?> scope) throws Exception {
-    Task task = scope.lendHelper();
+    WaitGraph.Lent made = new WaitGraph.Lent(scope);
+    LENT.setOpaque(this, made);
+    Task task = scope.lendHelper(made);
     try {
       task.runHere(
           runner,

@@ -112,6 +112,15 @@ public final class Owner implements AutoCloseable {
         }
       };
 
+  /** Its end, as far as that waits for affine tasks. */
+  private final WaitGraph.Held lasting =
+      new WaitGraph.Held() {
+        @Override
+        String where() {
+          return "before the end of owner '" + name() + "'";
+        }
+      };
+
   private final String name;
   private final Role role;
 
@@ -123,7 +132,8 @@ public final class Owner implements AutoCloseable {
   private final CopyOnWriteArrayList<PollSource> sources = new CopyOnWriteArrayList<>();
   private final ConcurrentLinkedQueue<Completion.Source<@Nullable Void>> waiting =
       new ConcurrentLinkedQueue<>();
-  private final Completion.Source<@Nullable Void> ended = Completion.source(new CallHelp(this));
+  private final Completion.Source<@Nullable Void> ended =
+      Completion.source(new CallHelp(this, null, lasting));
   private final LongAdder refused = new LongAdder();
   private final LongAdder late = new LongAdder();
   private final RoleThread thread;
@@ -302,7 +312,7 @@ public final class Owner implements AutoCloseable {
    */
   public <T extends @Nullable Object> Completion<T> call(TaskBody<T> body) {
     boolean here = isOwnerThread();
-    OwnerCall<T> call = new OwnerCall<>(this, body, here);
+    OwnerCall<T> call = new OwnerCall<>(this, body, framesOfCaller(here));
     if (here) {
       call.run();
     } else {
@@ -331,7 +341,7 @@ public final class Owner implements AutoCloseable {
               + VirtualThreads.flag()
               + " to java, and do not set fairlead.carriers=jdk; or use call(...)");
     }
-    OwnerCall<T> call = new OwnerCall<>(this, body, false);
+    OwnerCall<T> call = new OwnerCall<>(this, body, new WaitGraph.In(lasting, null));
     Thread task = VirtualThreads.unstarted(new Resumable.Affine(carriers, this), affine(call));
     if (isOwnerThread()) {
       startAffine(task);
@@ -339,6 +349,11 @@ public final class Owner implements AutoCloseable {
       submit(() -> startAffine(task));
     }
     return call.completion();
+  }
+
+  /** What a call that is run inline is a part of, and cannot end before. */
+  private static WaitGraph.@Nullable Frame framesOfCaller(boolean inline) {
+    return inline ? Task.current().frames : null;
   }
 
   private Runnable affine(OwnerCall<?> call) {
@@ -365,7 +380,7 @@ public final class Owner implements AutoCloseable {
   /** As call, but never waits: fails the completion if the queue is full. */
   <T extends @Nullable Object> Completion<T> tryCall(TaskBody<T> body) {
     boolean here = isOwnerThread();
-    OwnerCall<T> call = new OwnerCall<>(this, body, here);
+    OwnerCall<T> call = new OwnerCall<>(this, body, framesOfCaller(here));
     if (here) {
       call.run();
     } else if (!trySubmit(call)) {

@@ -34,9 +34,9 @@ final class OwnerCall<T extends @Nullable Object> implements Runnable {
   /**
    * A call that its maker queues, or runs at once.
    *
-   * @param inline whether the caller, on the owner's thread, runs it at once
+   * @param around what cannot be free before it ends, but the owner's thread
    */
-  OwnerCall(Owner owner, TaskBody<T> body, boolean inline) {
+  OwnerCall(Owner owner, TaskBody<T> body, WaitGraph.@Nullable Frame around) {
     this.owner = owner;
     this.body = body;
     Task caller = Task.current();
@@ -49,8 +49,7 @@ final class OwnerCall<T extends @Nullable Object> implements Runnable {
             caller.waitMode());
     task.called = true;
     Held held = new Held(owner);
-    // run inline it is part of what calls it, which cannot end before
-    task.engineFrames = new WaitGraph.Frame(held, inline ? caller.engineFrames : null);
+    task.frames = new WaitGraph.In(held, around);
     this.source = Completion.source(new CallHelp(owner, task, held));
     source.onCancel(() -> task.cancel(null));
   }

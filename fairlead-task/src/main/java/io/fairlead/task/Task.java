@@ -46,7 +46,7 @@ import org.jspecify.annotations.Nullable;
  * attachments | own thread (fork: forker) | own thread; joiner after the end | plain: handed over
  *             |                           |          | by thread start and by the scope's count
  * scopes      | own thread                | cancellers | volatile: see cancellation
- * engineFrames| own thread (fork: forker; an owner's call: its maker) | own thread | plain: handed
+ * frames      | own thread (fork: forker; an owner's call: its maker) | own thread | plain: handed
  *             |                           |          | over as attachments are
  * binds, family | own thread              | own thread | plain
  * called      | who made it               | anyone   | plain: before it is handed out
@@ -116,8 +116,8 @@ public final class Task {
   /** Begun by a call, whose caller may end before it: nobody above waits for it. */
   boolean called;
 
-  /** What cannot be free before this task ends, engine calls before all: innermost first. */
-  WaitGraph.@Nullable Frame engineFrames;
+  /** What cannot be free before this task ends: calls and scopes, innermost first. */
+  WaitGraph.@Nullable Frame frames;
 
   Task(
       @Nullable Task parent,

@@ -17,6 +17,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -45,19 +46,24 @@ import org.jspecify.annotations.Nullable;
  *           |                     |                   | the child wrote, also its attachments
  *           |                     |                   | A lazy child counts from when the owner finds
  *           |                     |                   | that somebody took it, so it may be negative
- * joiner    | owner               | children          | volatile; then reads running. A child
- *           |                     |                   | decrements running, then reads joiner
+ * joiner    | owner               | children, cancellers | volatile; then reads running and
+ *           |                     |                   | cancelled. A child decrements running, a
+ *           |                     |                   | canceller writes, then both read joiner
  * inPlace   | owner               | who interrupts it | opaque; between it and a look at the owner's
  *           |                     |                   | flags stands the claim of a child, a fence
  * helpers   | runners             | cancellers        | concurrent set; add, fence, read cancelled
- * lazy, lazyBase, reckoned, phase, timers | owner | owner     | plain
+ * hoped     | {@link WaitGraph}   | children          | volatile: the graph writes it, then reads
+ *           |                     |                   | the children's states; a child that did not
+ *           |                     |                   | succeed writes its state, then reads it
+ * lazy, lazyBase, reckoned, phase, timers, bindsChildren | owner | owner | plain
  * </pre>
  *
  * Lock order: no locks. A thread that sees a problem cancels; only the owner waits.
  *
  * @param <T> the children's result
  */
-public final class TaskScope<T extends @Nullable Object> implements AutoCloseable {
+public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
+    implements AutoCloseable {
   /** Children that were begun in a row before runners are told to look behind them. */
   private static final int SKIP_EACH = 32;
 
@@ -100,9 +106,6 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   private final @Nullable Thread rootThread;
   final @Nullable TaskScope<?> outer;
 
-  /** What cannot be free before this scope's end: what its owner was in when it opened. */
-  private final WaitGraph.@Nullable Frame frames;
-
   private final @Nullable Future<?> timer;
 
   /** Of the forks that have a deadline. Null until there is one, and after the end. */
@@ -120,15 +123,23 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   private int lazyBase;
   private int reckoned;
   private Phase phase = Phase.OPEN;
+  private volatile boolean hoped;
+
+  /** Whether a child was bound to an owner, whose thread the join depends on. */
+  private boolean bindsChildren;
 
   TaskScope(TaskRuntime runtime, ScopeOptions options) {
+    this(runtime, options, Execution.current());
+  }
+
+  private TaskScope(TaskRuntime runtime, ScopeOptions options, @Nullable Execution execution) {
+    super(WaitGraph.framesHere(Task.of(execution))); // what cannot be free before this ends
     this.runtime = runtime;
     this.options = options;
-    this.execution = Execution.current();
+    this.execution = execution;
     this.owner = Task.of(execution);
     this.rootThread = owner.isRoot() ? Thread.currentThread() : null;
     this.outer = owner.innermostScope();
-    this.frames = WaitGraph.framesHere(owner);
     WaitMode inherited = owner.isRoot() ? runtime.waitMode() : owner.waitMode();
     this.waitMode = options.waitMode() == null ? inherited : options.waitMode();
     this.timer = options.deadline() == null ? null : startTimer(options.deadline());
@@ -229,9 +240,10 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
             forkOptions.priority() == null ? owner.priority() : forkOptions.priority(),
             forkOptions.placement(),
             forkOptions.waitMode() == null ? waitMode : forkOptions.waitMode());
-    child.engineFrames = frames;
+    child.frames = this;
     owner.forkAttachmentsTo(child);
     if (forkOptions.deadline() != null) {
+      child.frames = new WaitGraph.Timed(this);
       keepTimer(startTimer(child, forkOptions.deadline()));
     }
     Fork<T> fork =
@@ -263,7 +275,10 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     try {
       switch (placement) {
         case Placement.Free _ -> runtime.start(fork);
-        case Placement.Bound bound -> startBound(fork, bound.owner());
+        case Placement.Bound bound -> {
+          bindsChildren = true;
+          startBound(fork, bound.owner());
+        }
         case Placement.Initial _ -> runtime.startInitial(fork);
         case Placement.Serial serial -> runtime.startIn(serial.group(), fork);
         case Placement.WithParent _ -> runtime.startIn(family(), fork);
@@ -279,7 +294,19 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
       fork.run(); // its queue would be served only after the parent that waits for it
       owner.resume();
     } else {
-      to.submit(fork::run);
+      to.submit(fork::runBound);
+    }
+  }
+
+  /**
+   * Ends those that were cancelled before the owner that they are bound to came to them: its thread
+   * may be waiting for this one. Owner's thread; their end hooks run here.
+   */
+  private void withdrawBound() {
+    for (Fork<T> fork = bindsChildren ? last : null; fork != null; fork = fork.previous) {
+      if (fork.task().placement() instanceof Placement.Bound && fork.takeForRunner()) {
+        fork.skip(reason());
+      }
     }
   }
 
@@ -356,14 +383,15 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
    * @throws TaskCancelledException if the owner was cancelled; or the scope, but for COLLECT
    * @throws io.fairlead.fault.TaskInterruptedException if the owner was interrupted; the scope is
    *     cancelled, and close waits for the children
-   * @throws IllegalStateException the second time, or in another task than the owner
+   * @throws IllegalStateException the second time, or in another task than the owner; or if a child
+   *     waits for what the owner is in now, a call of an engine or an owner's thread, so that
+   *     neither would ever go on. Join it outside then, which is still possible
    */
   public List<T> join() {
     checkOwner("joined");
     checkOpen();
     List<Fork<T>> all = children();
-    endLazy(all, true);
-    awaitChildren(true);
+    awaitAll(all, true);
     phase = Phase.JOINED;
     Problems problems = new Problems();
     for (Fork<T> fork : all) {
@@ -613,9 +641,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
 
   /** A task for a frame that a runner took: a child of the owner that cancel reaches. */
   @SuppressWarnings("unchecked") // only sets of tasks are put there
-  Task lendHelper() {
+  Task lendHelper(WaitGraph.Lent lent) {
     Task helper = new Task(owner, name() + "-frame", owner.priority(), Placement.FREE, waitMode);
-    helper.engineFrames = frames;
+    helper.frames = lent;
     Set<Task> known = (Set<Task>) HELPERS.getAcquire(this);
     if (known == null) {
       Set<Task> made = ConcurrentHashMap.newKeySet();
@@ -657,6 +685,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     if (lent != null) {
       lent.forEach(helper -> helper.cancel(cause));
     }
+    LockSupport.unpark(joiner); // for children that are bound: see withdrawBound
   }
 
   /**
@@ -703,8 +732,7 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     if (phase == Phase.OPEN) {
       cancel(null);
       List<Fork<T>> all = children();
-      endLazy(all, false);
-      awaitChildren(false);
+      awaitAll(all, false);
       for (Fork<T> fork : all) {
         owner.joinAttachmentsOf(fork.task(), problems);
       }
@@ -716,6 +744,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
   private void finish() {
     phase = Phase.CLOSED;
     owner.pop(this);
+    if (hoped) {
+      WaitGraph.forget(this);
+    }
     if (timer != null) {
       timer.cancel(false);
     }
@@ -750,7 +781,9 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
         }
       }
       case FIRST_SUCCESS -> {
-        if (fork.state() == Fork.State.SUCCEEDED && FIRST.compareAndSet(this, null, fork)) {
+        if (fork.state() != Fork.State.SUCCEEDED) {
+          endHope();
+        } else if (FIRST.compareAndSet(this, null, fork)) {
           cancel(null);
         }
       }
@@ -768,12 +801,35 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
     };
   }
 
-  private void awaitChildren(boolean obeys) {
+  /** Waits for all, as the graph of waits has to know it. */
+  private void awaitAll(List<Fork<T>> all, boolean obeys) {
+    JoinWait known = all.isEmpty() ? null : knownWait(obeys);
+    if (known == null) {
+      endLazy(all, obeys);
+      awaitChildren(obeys, null);
+      return;
+    }
+    owner.checkMayWait();
+    checkNoneIsBoundHere();
+    WaitGraph.enter(known);
+    try {
+      endLazy(all, obeys);
+      awaitChildren(obeys, known);
+    } finally {
+      WaitGraph.leave(known);
+    }
+  }
+
+  private void awaitChildren(boolean obeys, @Nullable JoinWait known) {
     if (running == 0) {
       return;
     }
     owner.checkMayWait();
     checkNoneIsBoundHere();
+    if (known != null) {
+      known.parks = true;
+      WaitGraph.look(); // while a child ran in place, an interrupt of its may have passed for ours
+    }
     if (lazy != null && !runtime.runners().spinsAreVain()) {
       for (int i = 0; i < SPINS_BEFORE_PARK; i++) {
         if (running == 0) {
@@ -801,7 +857,16 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
         } else {
           interrupted |= Thread.interrupted(); // cleared, else parking would return at once
         }
-        Completion.parkHelpingOwner(this, () -> running == 0);
+        if (cancelled != null) {
+          withdrawBound();
+          if (running == 0) {
+            break;
+          }
+        }
+        if (known != null) {
+          known.throwIfRefused();
+        }
+        Completion.parkHelpingOwner(this, () -> running == 0 || isRefused(known));
       }
     } finally {
       joiner = null;
@@ -815,6 +880,148 @@ public final class TaskScope<T extends @Nullable Object> implements AutoCloseabl
         Thread.currentThread().interrupt();
       }
     }
+  }
+
+  // --- for the graph of waits
+  // -------------------------------------------------------------------------
+
+  private static boolean isRefused(@Nullable JoinWait known) {
+    return known != null && known.isRefused();
+  }
+
+  /** Null where the children stand for the owner: see {@link WaitGraph}. */
+  private @Nullable JoinWait knownWait(boolean obeys) {
+    WaitGraph.Frame frames = WaitGraph.framesHere(owner);
+    if (frames == null || (frames.inside == null && !bindsChildren)) {
+      return null;
+    }
+    return bindsChildren || WaitGraph.isMore(frames, this)
+        ? new JoinWait(this, frames, obeys)
+        : null;
+  }
+
+  /** The owner's wait for the children, in join or close. A close must not fail. */
+  private static final class JoinWait extends WaitGraph.Wait {
+    private final TaskScope<?> scope;
+    private final boolean joins;
+
+    /** Volatile: not while a child runs in place, which goes on whatever happens to the join. */
+    private volatile boolean parks;
+
+    JoinWait(TaskScope<?> scope, WaitGraph.Frame frames, boolean joins) {
+      super(scope.owner, frames, joins);
+      this.scope = scope;
+      this.joins = joins;
+    }
+
+    @Override
+    boolean isDone() {
+      return false; // it leaves
+    }
+
+    @Override
+    boolean isHopeless(Predicate<WaitGraph.Held> stuck) {
+      return stuck.test(scope) || scope.waitsForThread(stuck);
+    }
+
+    @Override
+    boolean isJoin() {
+      return true;
+    }
+
+    @Override
+    WaitGraph.Frame joins() {
+      return scope;
+    }
+
+    @Override
+    boolean mayBeRefused() {
+      return joins && parks;
+    }
+
+    @Override
+    boolean mayBegin() {
+      return !joins;
+    }
+
+    @Override
+    String what() {
+      return "the children of scope '" + scope.name() + "'";
+    }
+
+    @Override
+    IllegalStateException refusal(String circle) {
+      return new IllegalStateException(
+          "joining scope '"
+              + scope.name()
+              + "' would wait for ever: "
+              + circle
+              + ". Join and close it outside of what its children wait for, or open it inside");
+    }
+  }
+
+  /** Whether a child that has not ended is bound to an owner of whose thread this is so. */
+  private boolean waitsForThread(Predicate<WaitGraph.Held> stuck) {
+    for (Fork<T> fork = bindsChildren ? last : null; fork != null; fork = fork.previous) {
+      if (fork.state() == Fork.State.RUNNING && isBound(fork, stuck)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private static boolean isBound(Fork<?> fork, Predicate<WaitGraph.Held> such) {
+    return fork.task().placement() instanceof Placement.Bound bound
+        && such.test(bound.owner().held);
+  }
+
+  @Override
+  String where() {
+    return "in scope '" + name() + "'";
+  }
+
+  @Override
+  boolean cancels() {
+    return options.deadline() != null || cancelled != null;
+  }
+
+  boolean isForFirst() {
+    return options.policy() == ScopePolicy.FIRST_SUCCESS;
+  }
+
+  /** FIRST_SUCCESS: whether a child that is not among these may succeed, or has. */
+  boolean maySucceedWithout(Set<Task> stuck, Predicate<WaitGraph.Held> held) {
+    hoped = true; // volatile, before the looks: see the table
+    for (Fork<T> fork = last; fork != null; fork = fork.previous) {
+      boolean may =
+          switch (fork.state()) {
+            case SUCCEEDED -> true;
+            case RUNNING -> !stuck.contains(fork.task()) && !isBound(fork, held);
+            case FAILED, CANCELLED -> false;
+          };
+      if (may) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** A child did not succeed. */
+  private void endHope() {
+    VarHandle.fullFence(); // between its state and this look: see the table
+    if (hoped) {
+      WaitGraph.look();
+    }
+  }
+
+  /** The child of this scope that is the task, or from which it descends. */
+  @Nullable Task childAbove(Task task) {
+    for (Task at = task; at != null; at = at.parent()) {
+      if (at.parent() == owner) {
+        return at;
+      }
+    }
+    return null;
   }
 
   /** A lent task that joins on an owner's thread children that are queued for that thread. */
