@@ -48,10 +48,17 @@ record CallHelp(Owner owner, @Nullable Task task, WaitGraph.@Nullable Held call)
   /** A wait for calls on owners: one, or a combination. */
   static final class Wait extends WaitGraph.Wait {
     private final Completion<?> until;
+    private final boolean mayFail;
 
-    Wait(Task task, WaitGraph.Frame frames, Completion<?> until, boolean obeys) {
+    Wait(Task task, WaitGraph.Frame frames, Completion<?> until, boolean obeys, boolean mayFail) {
       super(task, frames, obeys);
       this.until = until;
+      this.mayFail = mayFail;
+    }
+
+    @Override
+    boolean mayBeRefused() {
+      return mayFail;
     }
 
     @Override

@@ -254,6 +254,27 @@ public final class Completion<T extends @Nullable Object> {
     return report(settled(task.waitMode(), new Wait(task, nanos(limit), false, entered)));
   }
 
+  /**
+   * As {@link #awaitUninterruptibly()}, and no circle of waits ends it: another one has to fail.
+   */
+  T awaitAnyhow() {
+    Object seen = look();
+    if (isOutcome(seen)) {
+      return report(seen);
+    }
+    Task task = Task.current();
+    task.checkMayWait();
+    WaitGraph.Frame frames = needs(call -> true) ? WaitGraph.framesHere(task) : null;
+    WaitMode mode = task.waitMode();
+    return report(
+        frames == null
+            ? settled(mode, new Wait(task, NEVER, false, null))
+            : settledInGraph(
+                new CallHelp.Wait(task, frames, this, false, false),
+                mode,
+                new Wait(task, NEVER, false, null)));
+  }
+
   /** As {@link #await()}, being this wait, which is entered here. */
   T await(WaitGraph.Wait known) {
     Object seen = look();
@@ -638,7 +659,7 @@ public final class Completion<T extends @Nullable Object> {
     // a wait with a deadline ends by itself
     WaitGraph.Frame frames =
         nanos == NEVER && needs(call -> true) ? WaitGraph.framesHere(task) : null;
-    return frames == null ? null : new CallHelp.Wait(task, frames, this, obeys);
+    return frames == null ? null : new CallHelp.Wait(task, frames, this, obeys, true);
   }
 
   /** Whether it cannot be settled unless a call is made of which this is so. */

@@ -218,10 +218,18 @@ final class Execution {
     return made;
   }
 
-  /** Lets runners have what lies here at once: the thread is about to wait. Own thread. */
+  /**
+   * Lets runners have what lies here at once: the thread is about to wait. It does not where there
+   * is no thread to be had for what lies here: nothing is exposed then. Own thread.
+   */
   void expose() {
-    for (Forks f = forks; f != null; f = f.older) {
-      f.expose();
+    try {
+      for (Forks f = forks; f != null; f = f.older) {
+        f.expose();
+      }
+    } catch (Throwable none) {
+      coverFrames();
+      throw none;
     }
     giveTurn();
   }
@@ -237,6 +245,10 @@ final class Execution {
   /** The wait is over. Own thread. */
   void cover() {
     takeTurn();
+    coverFrames();
+  }
+
+  private void coverFrames() {
     for (Forks f = forks; f != null; f = f.older) {
       f.cover();
     }

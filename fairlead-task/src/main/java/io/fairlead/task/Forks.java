@@ -358,6 +358,7 @@ public final class Forks {
 
   private void joinTaken(JoinFrame frame) {
     check(frame);
+    Task.current().checkMayWait(); // not in place: a claim costs less than this
     if (frame.takeForRunner()) {
       runners.execute(frame); // the stack is deep: go on with an empty one
     }
@@ -633,9 +634,11 @@ public final class Forks {
     }
   }
 
-  /** The owner is about to wait for what a runner has: none lies here, then perhaps elsewhere. */
-  void exposeOrLookElsewhere() {
-    exposeAnyhow();
+  /**
+   * The owner waits for what a runner has, and exposed what lies here: none does, then perhaps
+   * elsewhere.
+   */
+  void lookElsewhere() {
     if (!exposed) {
       runners.processorFree();
     }

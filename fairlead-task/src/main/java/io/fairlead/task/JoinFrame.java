@@ -197,14 +197,13 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
 
   private void parkTillDone() {
     boolean interrupted = false;
-    forks.exposeOrLookElsewhere();
-    forks.execution.giveTurn();
+    forks.execution.exposeAnyhow(); // the frames of other runtimes, too
+    forks.lookElsewhere();
     while ((state & STEP) != DONE) {
       Completion.parkHelpingOwner(this, () -> (state & STEP) == DONE);
       interrupted |= Thread.interrupted(); // cleared, else parking would return at once
     }
-    forks.execution.takeTurn();
-    forks.cover();
+    forks.execution.cover();
     if (interrupted) {
       Thread.currentThread().interrupt();
     }

@@ -75,7 +75,7 @@ final class LentCall<T extends @Nullable Object> implements Runnable {
       if (STEP.compareAndSet(this, QUEUED, WITHDRAWN)) {
         throw stop;
       }
-      outcome = source.completion().awaitUninterruptibly();
+      outcome = source.completion().awaitAnyhow(); // the body runs as this task
     }
     Problems problems = new Problems();
     if (outcome.failure != null) {

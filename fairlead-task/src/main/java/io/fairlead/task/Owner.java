@@ -706,7 +706,10 @@ public final class Owner implements AutoCloseable {
   }
 
   private IllegalStateException closed() {
-    return new IllegalStateException("owner '" + name + "' is closed and takes no more work");
+    return new IllegalStateException(
+        "owner '"
+            + name
+            + "' is closed and takes no more work: close it, or its runtime, after the last of it");
   }
 
   @Override

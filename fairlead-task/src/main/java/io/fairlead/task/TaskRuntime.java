@@ -416,6 +416,8 @@ public final class TaskRuntime implements AutoCloseable {
    * Waits for all that. Scopes must have been closed by their owners. Twice is harmless.
    *
    * @throws IllegalStateException from inside a call of one of its engines: nothing is closed then
+   * @throws io.fairlead.fault.EngineException if a call of one of its engines waits, through
+   *     others, for the caller: close it again outside
    */
   @Override
   public void close() {
@@ -427,7 +429,7 @@ public final class TaskRuntime implements AutoCloseable {
     }
     OPEN.remove(this);
     updateRoot();
-    engines.reversed().forEach(Engine::close);
+    closeEngines();
     runners.close();
     owners.reversed().forEach(Owner::close);
     if (pollerStarted.getAndSet(true)) {
@@ -435,6 +437,18 @@ public final class TaskRuntime implements AutoCloseable {
     }
     if (carriers != null) {
       endPolling(carriers);
+    }
+  }
+
+  private void closeEngines() {
+    boolean ended = false;
+    try {
+      engines.reversed().forEach(Engine::close);
+      ended = true;
+    } finally {
+      if (!ended) {
+        closed.set(false); // the next close goes on
+      }
     }
   }
 

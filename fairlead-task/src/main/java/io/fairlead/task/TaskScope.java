@@ -580,6 +580,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
     Objects.requireNonNull(fn, "fn");
     checkOwner("forked into");
     checkOpen();
+    owner.checkMayWait();
     Execution here = execution;
     if (here != null && here.thread == Thread.currentThread()) {
       return here.forksOf(runtime.runners()).call(this, fn, argument);
@@ -598,6 +599,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
     Objects.requireNonNull(fn, "fn");
     checkOwner("forked into");
     checkOpen();
+    owner.checkMayWait();
     Execution here = execution;
     if (here != null && here.thread == Thread.currentThread()) {
       return here.forksOf(runtime.runners()).call(this, fn, argument);
@@ -840,15 +842,20 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
     }
     boolean interrupted = false;
     Execution here = Execution.current();
-    joiner = Thread.currentThread();
-    if (lazy != null) {
-      lazy.exposeOrLookElsewhere();
-    }
     // what scopes further out have forked lies in the same deque
     if (here != null && obeys) {
       here.expose();
     } else if (here != null) {
       here.exposeAnyhow();
+    }
+    joiner = Thread.currentThread();
+    Forks forked = lazy;
+    boolean lent = forked != null && forked.execution != here; // then it is the lender's deque
+    if (forked != null) {
+      if (lent) {
+        forked.exposeAnyhow();
+      }
+      forked.lookElsewhere();
     }
     try {
       while (running != 0) {
@@ -873,8 +880,8 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
       if (here != null) {
         here.cover();
       }
-      if (lazy != null) {
-        lazy.cover();
+      if (lent && forked != null) {
+        forked.cover();
       }
       if (interrupted) {
         Thread.currentThread().interrupt();
@@ -1009,7 +1016,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
   /** A child did not succeed. */
   private void endHope() {
     VarHandle.fullFence(); // between its state and this look: see the table
-    if (hoped) {
+    if (hoped && cancelled == null) {
       WaitGraph.look();
     }
   }

@@ -4,7 +4,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatExceptionOfType;
 import static org.assertj.core.api.Assertions.assertThatIllegalStateException;
 import static org.assertj.core.api.Assertions.catchThrowable;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.fairlead.fault.DeadlineExceededException;
 import io.fairlead.fault.EngineException;
@@ -373,6 +372,48 @@ class JoinDeadlockTest {
     }
   }
 
+  @Test
+  void aRuntimeWhoseCloseWasRefusedIsClosedAgain() {
+    Engine<Integer> a = engine("a", 1);
+    TaskRuntime other = TaskRuntime.open(TaskConfig.DEFAULT);
+    AtomicInteger destroyed = new AtomicInteger();
+    EngineFactory<Integer> factory =
+        new EngineFactory<>() {
+          @Override
+          public Integer create() {
+            return 1;
+          }
+
+          @Override
+          public void destroy(Integer instance) {
+            destroyed.incrementAndGet();
+          }
+        };
+    Engine<Integer> b = other.engine("b", ThreadRule.OWNER_ONLY, factory, EngineLimits.of(1));
+    CountDownLatch inA = new CountDownLatch(1);
+    try (TaskScope<Integer> all = runtime.scope()) {
+      all.fork(
+          EAGER,
+          () ->
+              a.call(
+                  0,
+                  i -> {
+                    inA.countDown();
+                    waits(a);
+                    assertThatExceptionOfType(EngineException.class)
+                        .isThrownBy(other::close)
+                        .withMessageContaining("closing it would wait for ever");
+                    return i;
+                  }));
+      TaskScopeTest.awaitQuietly(inA);
+      all.fork(EAGER, () -> b.call(0, i -> a.<Integer>call(0, j -> j)));
+      assertThat(all.join()).containsExactly(1, 1);
+    }
+    assertThat(destroyed).hasValue(0);
+    other.close();
+    assertThat(destroyed).hasValue(1);
+  }
+
   @ParameterizedTest
   @ValueSource(booleans = {false, true})
   void aScopeThatIsJoinedOnAnOwnersThreadWhichAChildNeeds(boolean joinsLast) {
@@ -436,29 +477,6 @@ class JoinDeadlockTest {
         return catchThrowable(scope::join);
       }
     };
-  }
-
-  @Test
-  void anOwnerThatIsClosedInACallForWhichItsAffineTaskWaits() {
-    assumeTrue(runtime.carriers().mode() == CarrierMode.OWN, "tasks on an owner need own carriers");
-    Engine<Integer> a = engine("a", 1);
-    Owner owner = runtime.owner("x", Role.OWNER);
-    AtomicReference<@Nullable Throwable> thrown = new AtomicReference<>();
-    runtime.<@Nullable Void>enter(
-        "p",
-        0,
-        () ->
-            a.<@Nullable Void>call(
-                0,
-                i -> {
-                  owner.affine(calling(a));
-                  waits(a);
-                  thrown.set(catchThrowable(owner::close));
-                  return null;
-                }));
-    assertThat(thrown.get())
-        .isInstanceOf(IllegalStateException.class)
-        .hasMessageContainingAll("would never end", "task 'call-x'", "engine 'a'");
   }
 
   // --- frames

@@ -6,10 +6,13 @@ import static org.assertj.core.api.Assertions.catchThrowable;
 
 import io.fairlead.fault.TaskCancelledException;
 import java.time.Duration;
+import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.ReentrantLock;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -280,6 +283,55 @@ class NoRunnerTest {
       boolean taken = done.completion().await(Duration.ofSeconds(20));
       scope.join();
       return taken && ran.await(0, TimeUnit.SECONDS);
+    }
+  }
+
+  /** Where nobody can come for a fork that lies further out, a wait fails before it begins. */
+  @Test
+  void aWaitThatFailsBeforeItBeginsExposesNothing() {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.MIXED)) {
+      Scarce threads = scarce(runtime);
+      ReentrantLock lock = new ReentrantLock();
+      CountDownLatch hold = new CountDownLatch(1);
+      runtime.<Void>enter(
+          "parent",
+          0,
+          () -> {
+            Forks forks = Objects.requireNonNull(Execution.current()).forksOf(runtime.runners());
+            try (TaskScope<Integer> outer = runtime.scope();
+                TaskScope<Integer> inner = runtime.scope()) {
+              outer.fork(() -> 1);
+              inner.fork(
+                  ForkOptions.DEFAULT.eager(true),
+                  () -> {
+                    lock.lock();
+                    try {
+                      hold.await();
+                    } finally {
+                      lock.unlock();
+                    }
+                    return 2;
+                  });
+              Eventually.holds("it has the lock", lock::isLocked);
+              List<Runnable> waits =
+                  List.of(
+                      () -> Completion.source().completion().await(),
+                      inner::join,
+                      () -> Execution.lock(lock));
+              for (Runnable wait : waits) {
+                assertThat(catchThrowable(wait::run)).isInstanceOf(NoThread.class);
+                assertThat(forks.isExposed()).isFalse();
+              }
+              threads.left.set(Integer.MAX_VALUE);
+              hold.countDown();
+              assertThat(inner.join()).containsExactly(2);
+              inner.close();
+              assertThat(outer.join()).containsExactly(1);
+            } finally {
+              hold.countDown();
+            }
+            return null;
+          });
     }
   }
 }

@@ -225,4 +225,21 @@ class OwnerAffineTest {
         .as("affine tasks may wait for each other")
         .isEqualTo(6);
   }
+
+  @Test
+  void anOwnerThatIsClosedInACallForWhichItsAffineTaskWaits() {
+    Engine<Integer> a = runtime.engine("a", ThreadRule.ONE_AT_A_TIME, () -> 1, EngineLimits.of(1));
+    Completion<Integer> affine =
+        a.<Completion<Integer>>call(
+            0,
+            i -> {
+              Completion<Integer> waits = owner.affine(() -> a.<Integer>call(0, j -> j));
+              Eventually.holds("it waits", () -> a.stats().waiting() == 1);
+              assertThatIllegalStateException()
+                  .isThrownBy(owner::close)
+                  .withMessageContainingAll("would never end", "task 'call-affine'", "engine 'a'");
+              return waits;
+            });
+    assertThat(affine.await()).isEqualTo(1);
+  }
 }

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatExceptionOfType;
 import static org.assertj.core.api.Assertions.assertThatIllegalArgumentException;
 import static org.assertj.core.api.Assertions.assertThatIllegalStateException;
+import static org.assertj.core.api.Assertions.catchThrowable;
 
 import io.fairlead.fault.EngineException;
 import io.fairlead.fault.Mutant;
@@ -19,6 +20,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -738,5 +740,33 @@ class OwnerTest {
           }
           return null;
         });
+  }
+
+  /** Its wait may begin after that of the body, which then has to fail: both act for one task. */
+  @Test
+  void aLentTaskIsWaitedForWhateverItsBodyWaitsFor() {
+    Owner home = runtime.owner("home", Role.OWNER);
+    Owner away = runtime.owner("away", Role.OWNER);
+    AtomicReference<@Nullable Throwable> inBody = new AtomicReference<>();
+    Completion<String> command =
+        home.call(
+            () -> {
+              LentCall<String> call =
+                  new LentCall<>(
+                      away,
+                      Task.current(),
+                      Thread.currentThread(),
+                      () -> {
+                        inBody.set(catchThrowable(() -> home.call(() -> 1).await()));
+                        return "the body's end";
+                      });
+              away.submit(call);
+              Eventually.holds("the body waits", () -> WaitGraph.size() == 1);
+              return call.await();
+            });
+    assertThat(command.await()).isEqualTo("the body's end");
+    assertThat(inBody.get())
+        .isInstanceOf(IllegalStateException.class)
+        .hasMessageContainingAll("would never end", "owner 'home'", "owner 'away'");
   }
 }

@@ -1,6 +1,7 @@
 package io.fairlead.task;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatIllegalStateException;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.fairlead.fault.DeadlineExceededException;
@@ -9,6 +10,7 @@ import java.lang.reflect.Field;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -426,5 +428,82 @@ class RunnersTest {
       assertThat(forks.oldest()).isSameAs(children.get(3));
       forks.end();
     }
+  }
+
+  /** Its runners take nothing by themselves: only what a thread that waits exposes. */
+  @Test
+  void aFrameThatIsWaitedForExposesWhatOtherRuntimesForked() {
+    try (TaskRuntime other = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.NEVER);
+        TaskRuntime taking = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.ALWAYS)) {
+      CountDownLatch ran = new CountDownLatch(1);
+      LongFork waits =
+          (forks, n) -> {
+            TaskScopeTest.awaitQuietly(ran);
+            return n;
+          };
+      LongFork joins = (forks, n) -> forks.join(forks.fork(waits, n));
+      long result =
+          other.enter(
+              "parent",
+              0,
+              () -> {
+                try (TaskScope<Integer> scope = other.scope();
+                    TaskScope<Integer> region = taking.scope()) {
+                  scope.fork(
+                      () -> {
+                        ran.countDown();
+                        return 1;
+                      });
+                  return region.forkJoin(joins, 7);
+                }
+              });
+      assertThat(result).isEqualTo(7);
+    }
+  }
+
+  /** It could resume on another OS thread, without the context. */
+  @Test
+  void aFrameIsNotWaitedForWhileAContextIsBound() {
+    Binding binding =
+        new Binding() {
+          @Override
+          public long bind() {
+            return 0;
+          }
+
+          @Override
+          public void restore(long previous) {}
+        };
+    Gate gate = Gate.of("lib", ThreadRule.CONTEXT_CURRENT, null, Set.of(), binding);
+    try (TaskRuntime taking = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.ALWAYS);
+        TaskScope<Long> outer = taking.scope()) {
+      outer.fork(
+          () -> {
+            try (TaskScope<Long> scope = taking.scope()) {
+              LongFork waits =
+                  (forks, n) -> {
+                    Eventually.suspend();
+                    return n;
+                  };
+              LongFork joins =
+                  (forks, n) -> {
+                    LongFrame frame = forks.fork(waits, n);
+                    assertContextCurrent(() -> gate.call("join", () -> forks.join(frame)));
+                    return forks.join(frame);
+                  };
+              assertContextCurrent(
+                  () -> gate.call("forkJoin", () -> scope.forkJoin((forks, n) -> n, 1)));
+              return scope.forkJoin(joins, 7);
+            }
+          });
+      assertThat(outer.join()).containsExactly(7L);
+    }
+  }
+
+  private static void assertContextCurrent(Runnable wait) {
+    assertThatIllegalStateException()
+        .isThrownBy(wait::run)
+        .withMessageContaining("a context current")
+        .withMessageContaining("outside of the call");
   }
 }
