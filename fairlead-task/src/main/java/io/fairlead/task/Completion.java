@@ -654,7 +654,8 @@ public final class Completion<T extends @Nullable Object> {
               + task.name()
               + "' awaits "
               + what()
-              + ", which cannot end before it does: it would wait for itself");
+              + ", which cannot end before it does: it would wait for itself. Register onDone, or "
+              + "await it outside of the call");
     }
     // a wait with a deadline ends by itself
     WaitGraph.Frame frames =

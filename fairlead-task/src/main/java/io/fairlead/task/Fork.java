@@ -114,7 +114,8 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
                 + asks.name()
                 + "' asks for the result of task '"
                 + task.name()
-                + "', which cannot end before it does: it would wait for itself"
+                + "', which cannot end before it does: it would wait for itself. Pass on what it needs "
+                + "as an argument, and let who joins ask for results"
             : "task '" + task.name() + "' is still running: join its scope first");
   }
 

@@ -805,7 +805,8 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
 
   /** Waits for all, as the graph of waits has to know it. */
   private void awaitAll(List<Fork<T>> all, boolean obeys) {
-    JoinWait known = all.isEmpty() ? null : knownWait(obeys);
+    boolean left = running != 0 || (lazy != null && reckoned < all.size());
+    JoinWait known = left ? knownWait(obeys) : null;
     if (known == null) {
       endLazy(all, obeys);
       awaitChildren(obeys, null);
@@ -1089,7 +1090,8 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
               + " by it, not by "
               + Task.current()
               + " on "
-              + Thread.currentThread());
+              + Thread.currentThread()
+              + ": open a scope in each task that forks");
     }
   }
 

@@ -416,6 +416,7 @@ final class WaitGraph {
 
   // --- under the lock ---------------------------------------------------------------------------
 
+  @SuppressWarnings("NonAtomicVolatileUpdate") // under the lock; volatile for those without
   private static void add(Wait wait) {
     if (!wait.isLoose() && WAITS.add(wait)) {
       wait.count(1);
@@ -423,6 +424,7 @@ final class WaitGraph {
     }
   }
 
+  @SuppressWarnings("NonAtomicVolatileUpdate") // as in add
   private static void remove(Wait wait) {
     if (wait.isLoose()) {
       loose(wait).remove(wait);
@@ -517,7 +519,7 @@ final class WaitGraph {
   private static final class Stuck {
     private final List<Wait> waits;
     private final Set<Held> held = Collections.newSetFromMap(new IdentityHashMap<>());
-    private final Map<TaskScope<?>, Set<Task>> children = new IdentityHashMap<>();
+    private final IdentityHashMap<TaskScope<?>, Set<Task>> children = new IdentityHashMap<>();
 
     private final Set<Frame> hopes;
 

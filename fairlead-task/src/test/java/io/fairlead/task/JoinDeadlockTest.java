@@ -223,7 +223,7 @@ class JoinDeadlockTest {
 
   @ParameterizedTest
   @MethodSource("placements")
-  void wherevertheChildRuns(Placement placement) {
+  void whereverTheChildRuns(Placement placement) {
     Engine<Integer> a = engine("a", 1);
     try (TaskScope<@Nullable Throwable> outer = runtime.scope()) {
       outer.fork(
@@ -524,7 +524,6 @@ class JoinDeadlockTest {
           () -> {
             try (TaskScope<Integer> scope = eager.scope()) {
               CountDownLatch innermostWaits = new CountDownLatch(last == 0 ? 0 : 1);
-              CountDownLatch middleWaits = new CountDownLatch(last == 1 ? 0 : 1);
               LongFork innermost =
                   (forks, n) -> {
                     if (last == 0) {
@@ -553,7 +552,6 @@ class JoinDeadlockTest {
                     }
                     return forks.join(frame);
                   };
-              assertThat(middleWaits.getCount()).isLessThan(2);
               assertFound(
                   catchThrowable(() -> a.call(0, i -> scope.forkJoin(outermost, 1))),
                   "task 'p', in a call of engine 'a'");
@@ -916,7 +914,8 @@ class JoinDeadlockTest {
       return switch (random.nextInt(4)) {
         case 0 -> engine.<Integer>call(0, i -> run(random, at, depth + 1));
         case 1 -> {
-          ScopePolicy policy = ScopePolicy.values()[random.nextInt(2)];
+          ScopePolicy policy =
+              random.nextBoolean() ? ScopePolicy.ALL_SUCCEED : ScopePolicy.FIRST_SUCCESS;
           try (TaskScope<Integer> scope = runtime.scope(ScopeOptions.of(policy))) {
             for (int i = 0; i <= random.nextInt(3); i++) {
               SplittableRandom own = random.split();

@@ -325,7 +325,6 @@ class NoRunnerTest {
               threads.left.set(Integer.MAX_VALUE);
               hold.countDown();
               assertThat(inner.join()).containsExactly(2);
-              inner.close();
               assertThat(outer.join()).containsExactly(1);
             } finally {
               hold.countDown();

@@ -807,6 +807,34 @@ class PlacementTest {
     }
   }
 
+  /** Its owner may be waiting for the one that joins. */
+  @Test
+  void aBoundChildThatIsCancelledBeforeItBeginsIsNotWaitedFor() {
+    Owner owner = runtime.owner("busy", Role.OWNER);
+    CountDownLatch hold = new CountDownLatch(1);
+    owner.trySubmit(() -> TaskScopeTest.awaitQuietly(hold));
+    try (TaskScope<Integer> scope = runtime.scope(ScopeOptions.of(ScopePolicy.COLLECT))) {
+      AtomicInteger begun = new AtomicInteger();
+      Fork<Integer> child =
+          scope.fork(
+              ForkOptions.DEFAULT.placement(new Placement.Bound(owner)), begun::incrementAndGet);
+      scope.fork(
+          ForkOptions.DEFAULT.eager(true),
+          () -> {
+            scope.cancel(new IllegalArgumentException("given up"));
+            return 2;
+          });
+      scope.join();
+      assertThat(child.state()).isEqualTo(Fork.State.CANCELLED);
+      assertThat(child.failure()).hasMessageContaining("given up");
+      hold.countDown();
+      assertThat(owner.call(() -> 3).await()).isEqualTo(3);
+      assertThat(begun).hasValue(0);
+    } finally {
+      hold.countDown();
+    }
+  }
+
   @Test
   void aStrandOfAClosedRuntimeIsRefused() {
     TaskRuntime other = TaskRuntime.open(TaskConfig.DEFAULT);
