@@ -252,6 +252,8 @@ static void defaults(void) {
   g.connections = connections_told();
   g.creation_waits = -1;
   g.depth = 1022; /* as measured: the 1,022nd launch behind a held kernel blocks its caller */
+  attributes_reset();
+  peers_reset();
   for (int i = 0; i < MAX_DEVICES; i++) {
     g.device[i] = (struct device){.pool = g.device[i].pool, .limit = (size_t)256 << 20};
   }
@@ -266,7 +268,9 @@ EXPORT void standin_reset(void) {
   g.epoch++;
   defaults();
   memset(failures, 0, sizeof failures);
-  for (struct call *call = calls; call != NULL; call = call->next) call->count = 0;
+  for (struct call *call = calls; call != NULL; call = call->next) {
+    call->count = call->refused = 0;
+  }
   trap_count = 0;
   unlock();
 }
@@ -387,6 +391,17 @@ EXPORT long standin_calls(const char *function) {
   long count = 0;
   for (struct call *call = calls; call != NULL; call = call->next) {
     if (strcmp(call->name, function) == 0) count = call->count;
+  }
+  unlock();
+  return count;
+}
+
+/* How often it answered anything but success: what tools that look for errors would report. */
+EXPORT long standin_refused(const char *function) {
+  lock();
+  long count = 0;
+  for (struct call *call = calls; call != NULL; call = call->next) {
+    if (strcmp(call->name, function) == 0) count = call->refused;
   }
   unlock();
   return count;

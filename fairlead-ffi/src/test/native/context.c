@@ -24,8 +24,11 @@ static const struct {
     ERROR(INVALID_CONTEXT, "invalid device context"),
     ERROR(NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device"),
     ERROR(ECC_UNCORRECTABLE, "uncorrectable ECC error encountered"),
+    ERROR(PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices"),
     ERROR(INVALID_PTX, "a PTX JIT compilation failed"),
     ERROR(NVLINK_UNCORRECTABLE, "uncorrectable NVLink error detected during the execution"),
+    ERROR(JIT_COMPILER_NOT_FOUND, "PTX JIT compiler library not found"),
+    ERROR(UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain."),
     ERROR(CONTAINED, "Invalid access of peer GPU memory over nvlink or a hardware error"),
     ERROR(INVALID_SOURCE, "device kernel image is invalid"),
     ERROR(INVALID_HANDLE, "invalid resource handle"),
@@ -35,6 +38,7 @@ static const struct {
     ERROR(ILLEGAL_ADDRESS, "an illegal memory access was encountered"),
     ERROR(LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch"),
     ERROR(LAUNCH_TIMEOUT, "the launch timed out and was terminated"),
+    ERROR(PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled"),
     ERROR(PRIMARY_CONTEXT_ACTIVE, "cannot set while device is active in this process"),
     ERROR(CONTEXT_IS_DESTROYED, "context is destroyed"),
     ERROR(ASSERT, "device-side assert triggered"),
@@ -197,6 +201,27 @@ static const int ATTRIBUTES[][2] = {
     {123, 1},
 };
 
+/* What a test made of them; -1: as above. */
+static int told[128];
+
+void attributes_reset(void) { memset(told, -1, sizeof told); }
+
+int device_attribute(int attribute) {
+  if (attribute < 0 || attribute >= (int)(sizeof told / sizeof *told)) return -1;
+  if (told[attribute] >= 0) return told[attribute];
+  for (int i = 0; i < (int)(sizeof ATTRIBUTES / sizeof *ATTRIBUTES); i++) {
+    if (ATTRIBUTES[i][0] == attribute) return ATTRIBUTES[i][1];
+  }
+  return -1;
+}
+
+/* Until the next reset, on all devices: another architecture, or one that lacks something. */
+EXPORT void standin_set_attribute(int attribute, int value) {
+  lock();
+  if (attribute >= 0 && attribute < (int)(sizeof told / sizeof *told)) told[attribute] = value;
+  unlock();
+}
+
 API(cuDeviceGetAttribute, INITIALISED, (int *value, CUdevice_attribute attribute, CUdevice number),
     (value, attribute, number)) {
   struct device *device;
@@ -206,12 +231,8 @@ API(cuDeviceGetAttribute, INITIALISED, (int *value, CUdevice_attribute attribute
     *value = 1 + number;
     return CUDA_SUCCESS;
   }
-  for (int i = 0; i < (int)(sizeof ATTRIBUTES / sizeof *ATTRIBUTES); i++) {
-    if (ATTRIBUTES[i][0] != (int)attribute) continue;
-    *value = ATTRIBUTES[i][1];
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
+  *value = device_attribute((int)attribute);
+  return *value < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 /* --- primary contexts ------------------------------------------------------------------------*/

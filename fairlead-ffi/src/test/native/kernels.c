@@ -222,6 +222,16 @@ static int run_trapfail(const struct launch *launch) {
   return CUDA_ERROR_LAUNCH_FAILED;
 }
 
+/* What the launch was: blocks, threads in each, blocks in a cluster, all at once, shared bytes. */
+static int run_shape(const struct launch *launch) {
+  int64_t *out = memory_for(launch, 0, 5 * sizeof *out);
+  if (out == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  int64_t shape[] = {launch->blocks, launch->block, launch->cluster, launch->cooperative,
+                     launch->shared};
+  memcpy(out, shape, sizeof shape);
+  return 0;
+}
+
 /* A name may be there more than once, with other types. */
 static const struct builtin BUILTINS[] = {
     {"axpy", "ldpp", run_axpy},          /* n, a, x, y: y += a x */
@@ -235,13 +245,16 @@ static const struct builtin BUILTINS[] = {
     {"flag64", "pl", run_flag64},        /* flag, value: a release store */
     {"spin", "l", run_spin},             /* nanoseconds */
     {"hold", "p", run_hold},             /* flag: until it is not zero */
+    {"shape", "p", run_shape},           /* five numbers of the launch */
     {"nop", "", run_nop},
     {"nullstore", "", run_nullstore},    /* 700 */
     {"assertfail", "", run_assertfail},  /* 710 */
     {"trapfail", "", run_trapfail},      /* 719 */
 };
 
-int kernel_run(const struct launch *launch) { return launch->builtin->run(launch); }
+int kernel_run(const struct launch *launch) {
+  return launch->builtin == NULL ? library_run(launch) : launch->builtin->run(launch);
+}
 
 static const struct builtin *builtin_of(const char *name, const char *types) {
   for (size_t i = 0; i < sizeof BUILTINS / sizeof *BUILTINS; i++) {
@@ -256,21 +269,20 @@ static const struct builtin *builtin_of(const char *name, const char *types) {
 struct function {
   struct object head;
   char name[NAME_BYTES];
-  const struct builtin *builtin;
+  const struct builtin *builtin; /* NULL: of the library */
+  bool runs;                     /* the code of a real image may be of neither */
+  int shared_max;                /* dynamic bytes that a launch may ask for */
   struct layout layout;
   bool loaded;
   struct function *next;
 };
 
+enum { SHARED_BYTES = 49152 };
+
 struct module {
   struct object head;
   struct function *functions;
   unsigned count;
-};
-
-/* What goes wrong while an image is read, for the log that the caller gave. */
-struct log {
-  char text[256];
 };
 
 static const struct {
@@ -304,6 +316,8 @@ static struct function *function_new(struct module *module) {
   module->functions = function;
   module->count++;
   function->loaded = !g.lazy;
+  function->runs = true;
+  function->shared_max = SHARED_BYTES;
   object_open(function, FUNCTION, module->head.context);
   return function;
 }
@@ -324,16 +338,54 @@ static CUresult parse_kernel(struct module *module, char *rest_of_line, struct l
   return CUDA_ERROR_INVALID_PTX;
 }
 
-/* Of PTX one empty kernel without parameters runs here, whatever its name. */
-static CUresult parse_ptx(struct module *module, const char *image, struct log *log) {
-  struct function *function = function_new(module);
-  const char *entry = strstr(image, ".entry");
-  int end = 0;
-  if (entry != NULL) sscanf(entry, ".entry %63[A-Za-z0-9_]() { ret; }%n", function->name, &end);
-  function->builtin = builtin_of("nop", "");
-  if (end > 0) return CUDA_SUCCESS;
-  snprintf(log->text, sizeof log->text, "of PTX the stand-in runs an empty kernel only");
-  return CUDA_ERROR_INVALID_PTX;
+/* The kernel that is built in with this name and these sizes, whatever the types. */
+static const struct builtin *builtin_sized(const char *name, const size_t *sizes, int count) {
+  for (size_t i = 0; i < sizeof BUILTINS / sizeof *BUILTINS; i++) {
+    const struct builtin *each = &BUILTINS[i];
+    if (strcmp(each->name, name) != 0 || (int)strlen(each->types) != count) continue;
+    struct layout layout = {0};
+    for (int k = 0; k < count; k++) {
+      for (size_t t = 0; t < sizeof TYPES / sizeof *TYPES; t++) {
+        if (TYPES[t].code == each->types[k]) layout_add(&layout, TYPES[t].code, TYPES[t].bytes);
+      }
+    }
+    if (memcmp(layout.size, sizes, (size_t)count * sizeof *sizes) == 0) return each;
+  }
+  return NULL;
+}
+
+static char type_of(size_t bytes, const char *declared) {
+  if (declared != NULL) return strncmp(declared, "in(", 3) == 0 ||
+                                       strncmp(declared, "out(", 4) == 0 ? 'p' : 'l';
+  return bytes == 4 ? 'i' : 'l';
+}
+
+static const char *next_declared(const char *declared) {
+  const char *comma = declared == NULL ? NULL : strstr(declared, ", ");
+  return comma == NULL ? NULL : comma + 2;
+}
+
+/* A kernel of a real image; one without parameters and unknown is taken for an empty one. */
+static CUresult add_kernel(void *of, const char *name, const size_t *sizes, int count,
+                           struct log *log) {
+  struct function *function = function_new(of);
+  snprintf(function->name, NAME_BYTES, "%s", name);
+  function->builtin = builtin_sized(name, sizes, count);
+  const char *declared = function->builtin == NULL ? library_signature(name) : NULL;
+  if (function->builtin == NULL && declared == NULL) {
+    function->runs = count == 0;
+    function->builtin = builtin_of("nop", "");
+  }
+  const char *types = function->runs && declared == NULL ? function->builtin->types : NULL;
+  for (int i = 0; i < count; i++) {
+    if (sizes[i] == 0) {
+      snprintf(log->text, sizeof log->text, "%s: parameter %d has no size", name, i);
+      return CUDA_ERROR_INVALID_PTX;
+    }
+    layout_add(&function->layout, types != NULL ? types[i] : type_of(sizes[i], declared), sizes[i]);
+    declared = next_declared(declared);
+  }
+  return CUDA_SUCCESS;
 }
 
 static CUresult parse_lines(struct module *module, char *text, struct log *log) {
@@ -352,8 +404,8 @@ static CUresult parse_lines(struct module *module, char *text, struct log *log) 
 
 static CUresult parse(struct module *module, const char *image, struct log *log) {
   static const char HEADER[] = "//standin 1\n";
-  if (strncmp(image, HEADER, sizeof HEADER - 1) != 0) {
-    if (strstr(image, ".version") != NULL) return parse_ptx(module, image, log);
+  if (image_is_real(image) || strncmp(image, HEADER, sizeof HEADER - 1) != 0) {
+    if (image_is_real(image)) return image_read(image, add_kernel, module, log);
     snprintf(log->text, sizeof log->text, "an image for the stand-in begins with '//standin 1'");
     return CUDA_ERROR_INVALID_IMAGE;
   }
@@ -509,6 +561,19 @@ API(cuFuncGetAttribute, BOUND_IF_OLD,
   CHECK(function_bring(handle, &function));
   if (value == NULL || (int)attribute < 0 || (int)attribute > 15) return CUDA_ERROR_INVALID_VALUE;
   *value = (size_t)attribute < sizeof VALUES / sizeof *VALUES ? VALUES[(int)attribute] : 0;
+  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) *value = function->shared_max;
+  return CUDA_SUCCESS;
+}
+
+API(cuFuncSetAttribute, BOUND_IF_OLD,
+    (CUfunction handle, CUfunction_attribute attribute, int value), (handle, attribute, value)) {
+  struct function *function;
+  CHECK(object_use(handle, FUNCTION, &function));
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+      value > device_attribute(97)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  function->shared_max = value;
   return CUDA_SUCCESS;
 }
 
@@ -520,7 +585,7 @@ static bool shape_allowed(const CUlaunchConfig *config) {
   return config->gridDimX > 0 && config->gridDimX <= 0x7FFFFFFF && config->gridDimY > 0 &&
          config->gridDimY <= 65535 && config->gridDimZ > 0 && config->gridDimZ <= 65535 &&
          config->blockDimX <= 1024 && config->blockDimY <= 1024 && config->blockDimZ <= 64 &&
-         threads > 0 && threads <= 1024 && config->sharedMemBytes <= 49152;
+         threads > 0 && threads <= 1024;
 }
 
 static uint64_t blocks_of(const CUlaunchConfig *config) {
@@ -536,8 +601,22 @@ static CUresult cluster_allowed(const CUlaunchConfig *config, const CUlaunchAttr
   return (uint64_t)x * y * z <= 8 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-static CUresult attributes_allowed(const CUlaunchConfig *config) {
-  enum { RESIDENT_BLOCKS = 132 * 2 };
+/* Blocks that a multiprocessor holds: as many as its threads, and its shared memory, allow. */
+static int resident_each(unsigned threads, size_t shared) {
+  enum { MOST = 32 };
+  int blocks = device_attribute(39) / (int)threads;
+  int by_memory = shared == 0 ? MOST : device_attribute(97) / (int)shared;
+  int least = blocks < by_memory ? blocks : by_memory;
+  return least < MOST ? least : MOST;
+}
+
+static uint64_t resident(const CUlaunchConfig *config) {
+  unsigned threads = config->blockDimX * config->blockDimY * config->blockDimZ;
+  return (uint64_t)device_attribute(16) *
+         (unsigned)resident_each(threads, config->sharedMemBytes);
+}
+
+static CUresult attributes_allowed(const CUlaunchConfig *config, struct launch *made) {
   if (config->numAttrs > 0 && config->attrs == NULL) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < config->numAttrs; i++) {
     const CUlaunchAttribute *attribute = &config->attrs[i];
@@ -545,16 +624,40 @@ static CUresult attributes_allowed(const CUlaunchConfig *config) {
       case CU_LAUNCH_ATTRIBUTE_IGNORE:
       case CU_LAUNCH_ATTRIBUTE_PRIORITY: break;
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        if (attribute->value.cooperative != 0 && blocks_of(config) > RESIDENT_BLOCKS) {
-          return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-        }
+        if (attribute->value.cooperative == 0) break;
+        if (device_attribute(95) != 1) return CUDA_ERROR_NOT_SUPPORTED;
+        if (blocks_of(config) > resident(config)) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+        made->cooperative = true;
         break;
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        if (device_attribute(120) != 1) return CUDA_ERROR_NOT_SUPPORTED;
         CHECK(cluster_allowed(config, &attribute->value));
+        made->cluster = attribute->value.clusterDim.x;
         break;
       default: return CUDA_ERROR_NOT_SUPPORTED;
     }
   }
+  return CUDA_SUCCESS;
+}
+
+API(cuOccupancyMaxActiveBlocksPerMultiprocessor, BOUND_IF_OLD,
+    (int *blocks, CUfunction handle, int threads, size_t shared),
+    (blocks, handle, threads, shared)) {
+  struct function *function;
+  CHECK(object_use(handle, FUNCTION, &function));
+  if (blocks == NULL || threads < 1 || threads > 1024) return CUDA_ERROR_INVALID_VALUE;
+  *blocks = resident_each((unsigned)threads, shared);
+  return CUDA_SUCCESS;
+}
+
+API(cuOccupancyMaxActiveClusters, BOUND_IF_OLD,
+    (int *clusters, CUfunction handle, const CUlaunchConfig *config), (clusters, handle, config)) {
+  struct function *function;
+  struct launch asked = {.cluster = 1};
+  CHECK(object_use(handle, FUNCTION, &function));
+  if (clusters == NULL || config == NULL) return CUDA_ERROR_INVALID_VALUE;
+  CHECK(attributes_allowed(config, &asked));
+  *clusters = (int)(resident(config) / asked.cluster);
   return CUDA_SUCCESS;
 }
 
@@ -599,11 +702,19 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **p
     trap("wrong context", "kernel %s and stream are of different contexts", function->name);
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  if (!shape_allowed(config)) return CUDA_ERROR_INVALID_VALUE;
-  CHECK(attributes_allowed(config));
+  if (!shape_allowed(config) || config->sharedMemBytes > (unsigned)function->shared_max) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!function->runs) return CUDA_ERROR_NOT_SUPPORTED;
   struct launch made = {.builtin = function->builtin,
                         .layout = function->layout,
+                        .blocks = config->gridDimX,
+                        .block = config->blockDimX,
+                        .cluster = 1,
+                        .shared = config->sharedMemBytes,
                         .context = stream->head.context};
+  memcpy(made.name, function->name, NAME_BYTES);
+  CHECK(attributes_allowed(config, &made));
   made.threads = blocks_of(config) * config->blockDimX * config->blockDimY * config->blockDimZ;
   CHECK(copy_arguments(&made, parameters, extra));
   struct op *op = op_new(KERNEL);

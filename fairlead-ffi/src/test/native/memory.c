@@ -411,7 +411,7 @@ API(cuDeviceGetDefaultMemPool, INITIALISED, (CUmemoryPool *out, CUdevice number)
   return CUDA_SUCCESS;
 }
 
-static CUresult pool_find(CUmemoryPool pool, struct device **out) {
+CUresult pool_find(CUmemoryPool pool, struct device **out) {
   struct object *object;
   CHECK(object_find(pool, POOL, &object));
   *out = (struct device *)((char *)object - offsetof(struct device, pool));
@@ -638,6 +638,12 @@ API(cuMemsetD8Async, BOUND_IF_OLD,
     (CUdeviceptr target, unsigned char value, size_t count, CUstream on),
     (target, value, count, on)) {
   return fill(target, value, 1, count, on);
+}
+
+API(cuMemsetD16Async, BOUND_IF_OLD,
+    (CUdeviceptr target, unsigned short value, size_t count, CUstream on),
+    (target, value, count, on)) {
+  return fill(target, value, 2, count, on);
 }
 
 API(cuMemsetD32Async, BOUND_IF_OLD,

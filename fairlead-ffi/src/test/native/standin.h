@@ -8,6 +8,8 @@
  *   event.c    events and their records
  *   memory.c   allocations, pools, pinned memory, copies, fills, write-values
  *   kernels.c  modules, the kernels that are built in, launches
+ *   images.c   PTX, cubins and fatbins as compilers make them, and kernels from a library
+ *   peers.c    what is between two devices
  *   capture.c  capture, graphs, replay
  *   calls.c    what every call begins with, handles, traps, faults, the standin_ controls
  *
@@ -79,6 +81,7 @@ struct context {
   struct stream *streams;
   struct stream *legacy;
   struct context *next_created; /* of those that are not primary */
+  unsigned peers;        /* devices whose contexts' memory it may reach, a bit for each */
 };
 
 struct device {
@@ -89,6 +92,7 @@ struct device {
   struct object pool;
   size_t limit, used, pooled, pooled_high, reserved, reserved_high;
   cuuint64_t threshold;
+  unsigned allowed;      /* devices that may reach the pool's memory, a bit for each */
 };
 
 /* --- what every call begins and ends with ----------------------------------------------------*/
@@ -106,7 +110,7 @@ enum demand {
 struct call {
   const char *name;
   int demands;
-  long count;
+  long count, refused;
   bool listed;
   struct call *next;
 };
@@ -118,9 +122,10 @@ void call_end(void);
 #define API(name, demands, parameters, arguments)                 \
   static CUresult name##_locked parameters;                       \
   EXPORT CUresult name parameters {                               \
-    static struct call call = {#name, demands, 0, false, NULL};   \
+    static struct call call = {#name, demands, 0, 0, false, NULL}; \
     CUresult status = call_begin(&call);                          \
     if (status == CUDA_SUCCESS) status = name##_locked arguments; \
+    if (status != CUDA_SUCCESS) call.refused++;                   \
     call_end();                                                   \
     return status;                                                \
   }                                                               \
@@ -159,6 +164,11 @@ void context_fault(struct context *context, int status);
 void context_end(struct context *context);
 void contexts_reset(void);
 CUresult device_find(CUdevice number, struct device **out);
+/* An attribute's value; -1 if there is none of that number. */
+int device_attribute(int attribute);
+void attributes_reset(void);
+void peers_reset(void);
+CUresult pool_find(CUmemoryPool pool, struct device **out);
 
 struct state {
   pthread_mutex_t lock;
@@ -244,8 +254,11 @@ struct layout {
 };
 
 struct launch {
-  const struct builtin *builtin;
+  const struct builtin *builtin; /* NULL: of the library of kernels, by name */
+  char name[NAME_BYTES];
   uint64_t threads;
+  uint32_t blocks, block, cluster, shared;
+  bool cooperative;
   struct context *context;
   struct layout layout;
   unsigned char arguments[MAX_ARGUMENT_BYTES];
@@ -304,6 +317,23 @@ CUresult stream_order(struct stream *stream, struct record *record);
 void stream_end(struct stream *stream);
 int streams_occupying(const struct context *context);
 int kernel_run(const struct launch *launch);
+
+/* --- images ----------------------------------------------------------------------------------*/
+
+/* What goes wrong while an image is read, for the log that the caller gave. */
+struct log {
+  char text[256];
+};
+
+/* Whether these bytes are an image that a driver would take, not one for the stand-in alone. */
+bool image_is_real(const void *image);
+/* Calls back for each kernel of the part that is for this device. */
+typedef CUresult image_kernel(void *module, const char *name, const size_t *sizes, int count,
+                              struct log *log);
+CUresult image_read(const void *image, image_kernel *each, void *module, struct log *log);
+/* Kernels of the library that a test names: emulated_signature, emulated_launch. */
+const char *library_signature(const char *name);
+int library_run(const struct launch *launch);
 
 /* One recording of an event, shared by the event, its operation and whoever waits. */
 struct record {

@@ -178,6 +178,9 @@ static void run_fill(struct op *op) {
   unlock();
   if (op->fill.width == 1) {
     memset((void *)op->fill.target, (int)op->fill.value, op->fill.count);
+  } else if (op->fill.width == 2) {
+    uint16_t *target = (uint16_t *)op->fill.target;
+    for (size_t i = 0; i < op->fill.count; i++) target[i] = (uint16_t)op->fill.value;
   } else {
     uint32_t *target = (uint32_t *)op->fill.target;
     for (size_t i = 0; i < op->fill.count; i++) target[i] = op->fill.value;

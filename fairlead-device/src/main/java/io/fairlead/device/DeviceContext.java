@@ -25,6 +25,7 @@ import java.lang.ref.Cleaner;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumSet;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Set;
@@ -67,6 +68,7 @@ import org.jspecify.annotations.Nullable;
  * field       | writer                  | reader      | mode, guard
  * cores       | table                   | any         | volatile, copied on write
  * modules     | table                   | table       | plain
+ * connected   | table                   | any         | volatile, copied on write
  * failure     | first fault, or close   | any         | CAS from null
  * closed      | close                   | any         | volatile
  * polling     | table, once             | table       | plain
@@ -105,7 +107,8 @@ public final class DeviceContext implements AutoCloseable {
           DriverCall.HOST_FREE,
           DriverCall.MODULE_LOAD,
           DriverCall.MODULE_UNLOAD,
-          DriverCall.KERNEL);
+          DriverCall.KERNEL,
+          DriverCall.CONNECT);
 
   /** Calls that are made where the caller is. */
   private static final CallTable DIRECT =
@@ -117,7 +120,8 @@ public final class DeviceContext implements AutoCloseable {
           DriverCall.COPY,
           DriverCall.FILL,
           DriverCall.ALLOC_ASYNC,
-          DriverCall.FREE_ASYNC);
+          DriverCall.FREE_ASYNC,
+          DriverCall.PEER_COPY);
 
   /** A virtual thread holds its carrier while a class is initialised, so open() does it. */
   private static final List<Class<?>> CLASSES =
@@ -177,6 +181,10 @@ public final class DeviceContext implements AutoCloseable {
   private final List<KernelModule.Loaded> modules = new ArrayList<>();
   private final List<DeviceStream> adopted = new ArrayList<>();
   private final Completion.Source<DeviceLostException> lost = Completion.source();
+
+  /** Copied on write under table; two that connect at once do the same. */
+  private volatile Set<DeviceContext> connected = Set.of();
+
   private boolean polling;
   private volatile StreamCore[] cores = {};
   private volatile @Nullable DeviceException failure;
@@ -539,8 +547,12 @@ public final class DeviceContext implements AutoCloseable {
   // --- code and host memory -------------------------------------------------------------------
 
   /**
-   * Loads a module: the first of its images that the driver accepts. Any thread; waits for the
-   * owner, which may compile. Close it when it is not needed any more.
+   * Loads a module: the first of its images that the driver accepts for this device. Any thread;
+   * waits for the owner, which may compile. Close it when it is not needed any more.
+   *
+   * <p>Should the driver find only when it loads that an image is not for it or for the device, the
+   * next one is taken, and the log says so. An image with an error in it is refused, whatever comes
+   * after it. {@link KernelModule#image} says which one it is.
    *
    * @throws DeviceException if the driver accepts no image, or refuses the one it accepted
    */
@@ -553,17 +565,47 @@ public final class DeviceContext implements AutoCloseable {
   private KernelModule.Loaded loadImage(ModuleSource source) {
     String operation = "load module " + source.name();
     requireSound(operation, 0);
-    for (ModuleImage image : source.images()) {
-      if (driver.accepts(image)) {
-        long handle =
-            directCall(
-                DriverCall.MODULE_LOAD, operation, () -> driver.moduleLoad(nativeContext, image));
-        KernelModule.Loaded loaded = new KernelModule.Loaded(this, source.name(), handle);
-        remember(loaded);
-        return loaded;
+    List<ModuleImage> images = fitting(source);
+    for (int i = 0; i < images.size(); i++) {
+      ModuleImage image = images.get(i);
+      try {
+        return load(source, image, operation);
+      } catch (DeviceException e) {
+        if (i == images.size() - 1 || !isForAnotherDevice(e, image)) {
+          throw e;
+        }
+        LOG.log(
+            Level.INFO,
+            e.getMessage() + ". Of the module's forms the next is taken instead of " + kind(image));
       }
     }
     throw noImage(source, operation);
+  }
+
+  /** What can be loaded here; if nothing, the first whose kind can, since the driver says why. */
+  private List<ModuleImage> fitting(ModuleSource source) {
+    List<ModuleImage> fitting =
+        source.images().stream().filter(image -> driver.accepts(ordinal(), image)).toList();
+    return fitting.isEmpty()
+        ? source.images().stream().filter(driver::accepts).limit(1).toList()
+        : fitting;
+  }
+
+  /** A binary that the driver cannot read was made by newer tools, or is none. */
+  private static boolean isForAnotherDevice(DeviceException e, ModuleImage image) {
+    return e.getCause() instanceof DriverException cause
+        && (cause.isNotForThisDevice()
+            || (image instanceof ModuleImage.Binary
+                && cause.status() == DriverException.INVALID_IMAGE));
+  }
+
+  private KernelModule.Loaded load(ModuleSource source, ModuleImage image, String operation) {
+    long handle =
+        directCall(
+            DriverCall.MODULE_LOAD, operation, () -> driver.moduleLoad(nativeContext, image));
+    KernelModule.Loaded loaded = new KernelModule.Loaded(this, source.name(), handle, image);
+    remember(loaded);
+    return loaded;
   }
 
   private DeviceException noImage(ModuleSource source, String operation) {
@@ -700,6 +742,41 @@ public final class DeviceContext implements AutoCloseable {
   @SuppressWarnings("ReferenceEquality") // handles mean something to the one object that gave them
   boolean hasSameDriver(DeviceContext other) {
     return driver == other.driver;
+  }
+
+  /**
+   * Whether {@link DeviceStream#copyFromPeer} can copy from that device to this one. Any thread; a
+   * memory read.
+   */
+  public boolean canCopyFrom(DeviceContext source) {
+    return hasSameDriver(source) && driver.capabilities().contains(Capability.PEER_COPY);
+  }
+
+  /** Lets this device reach the other's memory, the first time. May wait for the owner. */
+  void connect(DeviceContext other) {
+    if (other == this || connected.contains(other)) {
+      return;
+    }
+    boolean direct =
+        driverCall(
+            DriverCall.CONNECT,
+            "connect to device " + other.ordinal(),
+            () -> driver.connect(nativeContext, other.nativeContext));
+    LOG.log(
+        Level.DEBUG,
+        "device {0} reaches device {1} {2}",
+        ordinal(),
+        other.ordinal(),
+        direct ? "directly" : "through the host");
+    table.lock();
+    try {
+      Set<DeviceContext> more = new HashSet<>(connected);
+      more.removeIf(each -> each.closed);
+      more.add(other);
+      connected = Set.copyOf(more);
+    } finally {
+      table.unlock();
+    }
   }
 
   DriverGate gate() {

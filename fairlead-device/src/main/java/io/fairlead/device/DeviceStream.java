@@ -262,6 +262,81 @@ public final class DeviceStream implements AutoCloseable {
     return sequence;
   }
 
+  /**
+   * Enqueues a copy from another device's memory to this stream's device. As {@link #enqueue}; the
+   * first copy between two devices waits for the owner, which lets them reach each other.
+   *
+   * @param from the context of {@code source}
+   * @param source lets itself be acquired by a stream of another context than its own
+   * @throws IllegalArgumentException unless {@link DeviceContext#canCopyFrom}
+   */
+  public long copyFromPeer(
+      Operand target,
+      long targetOffset,
+      DeviceContext from,
+      Operand source,
+      long sourceOffset,
+      long bytes) {
+    requireRange("copy between devices, target", target, targetOffset, bytes);
+    requireRange("copy between devices, source", source, sourceOffset, bytes);
+    DeviceContext to = core.context;
+    if (!to.canCopyFrom(from)) {
+      throw new IllegalArgumentException(
+          to + " cannot copy from " + from + "; copy to host memory, and from there");
+    }
+    to.connect(from);
+    Driver driver = to.driver();
+    long sequence =
+        enqueue(
+            DriverCall.PEER_COPY,
+            "copy from device " + from.ordinal(),
+            new Operand[] {target, source},
+            WRITES_AND_READS,
+            (stream, addresses) ->
+                driver.copyPeer(
+                    stream,
+                    addresses[0] + targetOffset,
+                    to.nativeContext(),
+                    addresses[1] + sourceOffset,
+                    from.nativeContext(),
+                    bytes));
+    core.counters().copies.increment();
+    return sequence;
+  }
+
+  /**
+   * Enqueues filling {@code bytes} bytes with a pattern of 2 or 4 bytes, the low ones of {@code
+   * pattern} in the machine's order. As {@link #enqueue}.
+   *
+   * @throws IllegalArgumentException if offset or length are no multiples of {@code width}
+   */
+  public long fillPattern(Operand target, long offset, long bytes, int width, int pattern) {
+    requireRange("fill", target, offset, bytes);
+    if ((width != Short.BYTES && width != Integer.BYTES)
+        || offset % width != 0
+        || bytes % width != 0) {
+      throw new IllegalArgumentException(
+          "a fill with "
+              + width
+              + " bytes, of "
+              + bytes
+              + " bytes from "
+              + offset
+              + " on: a pattern has 2 or 4 bytes, and fits in whole");
+    }
+    Driver driver = core.context.driver();
+    long sequence =
+        enqueue(
+            DriverCall.FILL,
+            "fill",
+            new Operand[] {target},
+            WRITES,
+            (stream, addresses) ->
+                driver.fillPattern(stream, addresses[0] + offset, bytes, width, pattern));
+    core.counters().copies.increment();
+    return sequence;
+  }
+
   private static void requireRange(String operation, Operand operand, long offset, long bytes) {
     if (offset < 0 || bytes < 0 || offset > operand.bytes() - bytes) {
       throw new IndexOutOfBoundsException(

@@ -1,6 +1,7 @@
 package io.fairlead.device;
 
 import io.fairlead.device.spi.Driver;
+import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.Grid;
 import java.util.Arrays;
 import java.util.stream.Collectors;
@@ -116,6 +117,23 @@ public final class Kernel {
           }
           driver.launch(streamHandle, handle, grid, arguments);
         });
+  }
+
+  /**
+   * How many blocks like those of {@code grid} the device holds at once, whatever else runs: the
+   * most that a {@linkplain Grid#cooperative cooperative} launch may have. A kernel with more items
+   * than so many threads is launched with fewer threads, and loops. Any thread; waits for the
+   * owner.
+   *
+   * @throws DeviceException if the device knows no such thing, as the host device
+   */
+  public long residentBlocks(Grid grid) {
+    module.requireOpen("resident blocks of " + name);
+    DeviceContext context = module.context();
+    return context.driverCall(
+        DriverCall.KERNEL,
+        "resident blocks of " + name,
+        () -> context.driver().residentBlocks(handle, grid));
   }
 
   private void requireSameContext(DeviceStream stream) {

@@ -1,6 +1,7 @@
 package io.fairlead.device;
 
 import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.task.Retired;
 import java.lang.ref.Cleaner;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -27,6 +28,11 @@ public final class KernelModule implements AutoCloseable {
 
   public DeviceContext context() {
     return loaded.context;
+  }
+
+  /** The one of its {@link ModuleSource}'s images that was loaded. */
+  public ModuleImage image() {
+    return loaded.image;
   }
 
   /**
@@ -70,13 +76,15 @@ public final class KernelModule implements AutoCloseable {
     final DeviceContext context;
     final String name;
     final long handle;
+    final ModuleImage image;
     final AtomicBoolean closed = new AtomicBoolean();
     private final AtomicBoolean unloaded = new AtomicBoolean();
 
-    Loaded(DeviceContext context, String name, long handle) {
+    Loaded(DeviceContext context, String name, long handle, ModuleImage image) {
       this.context = context;
       this.name = name;
       this.handle = handle;
+      this.image = image;
     }
 
     /** Any thread, the cleaner's too: takes no lock and calls no driver. First call wins. */

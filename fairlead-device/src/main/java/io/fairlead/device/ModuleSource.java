@@ -8,9 +8,9 @@ import java.util.Map;
 import java.util.Objects;
 
 /**
- * One module in as many forms as its author has; the driver takes the first image that it accepts.
- * One declaration of a kernel fits all of them: {@link ModuleImage} says what a kernel gets in
- * each.
+ * One module in as many forms as its author has; the driver takes the first image that it accepts
+ * for the device: a binary, say, then source for others where there is a compiler, then PTX. One
+ * declaration of a kernel fits all of them: {@link ModuleImage} says what a kernel gets in each.
  *
  * @param name shown in errors and reports
  * @param images in order of preference, at least one

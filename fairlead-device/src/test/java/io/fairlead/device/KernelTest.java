@@ -228,7 +228,28 @@ class KernelTest {
             .or(new ModuleImage.Java(Map.of("axpy", (arguments, begin, end) -> {})));
     try (KernelModule module = world.context.load(source)) {
       assertThat(module.kernel("axpy", F64).toString()).isEqualTo("axpy(F64)");
+      assertThat(module.image()).isSameAs(source.images().getLast());
     }
+  }
+
+  @Test
+  void aDeviceMayKnowNoResidentBlocks() {
+    Kernel kernel = world.kernel("k");
+    assertThatThrownBy(() -> kernel.residentBlocks(GRID))
+        .isInstanceOf(DeviceException.class)
+        .hasMessageContaining("resident blocks of k on device 0")
+        .hasMessageContaining("fake has no blocks that are resident at once");
+  }
+
+  @Test
+  void aGridHasLimits() {
+    assertThatThrownBy(() -> GRID.withCluster(9)).hasMessageContaining("1 to 8 blocks, not 9");
+    assertThatThrownBy(() -> GRID.withSharedBytes(-1)).hasMessageContaining("0 or more bytes");
+    assertThat(Grid.of(1000).withBlock(100).blocks()).isEqualTo(10);
+    assertThat(Grid.of(1001).withBlock(100).withCluster(4).blocks()).isEqualTo(12);
+    assertThat(Grid.of(0).withCluster(4).blocks()).isZero();
+    assertThat(Grid.of(Long.MAX_VALUE).withBlock(1).withCluster(8).blocks())
+        .isGreaterThan(Long.MAX_VALUE - 8);
   }
 
   @Test

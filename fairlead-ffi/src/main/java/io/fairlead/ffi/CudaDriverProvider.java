@@ -26,6 +26,10 @@ import org.jspecify.annotations.Nullable;
  *     fill 32 bits</td><td>{@code write} where all devices can</td></tr>
  * <tr><td>{@code nvtx}</td><td>the library of a profiler that listens to NVTX</td><td>what the
  *     profiler says in NVTX_INJECTION64_PATH</td></tr>
+ * <tr><td>{@code code}</td><td>the only form in which modules are loaded: {@code binary}, {@code
+ *     source}, {@code ptx}; or {@code any}</td>
+ *     <td>the system property {@code fairlead.cuda.code}, else {@code any}: of each module the
+ *     first form that fits the device</td></tr>
  * </table>
  *
  * <p>Before the driver is loaded, {@code CUDA_DEVICE_MAX_CONNECTIONS} is set to 32 in the process's

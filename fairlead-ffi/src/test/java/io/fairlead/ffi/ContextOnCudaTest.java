@@ -2,6 +2,7 @@ package io.fairlead.ffi;
 
 import static io.fairlead.device.Param.I64;
 import static io.fairlead.device.Param.inOut;
+import static io.fairlead.device.Param.out;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.catchThrowable;
@@ -18,6 +19,9 @@ import io.fairlead.device.Operand;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.Grid;
+import io.fairlead.memory.Device;
+import io.fairlead.memory.DeviceBuffer;
+import io.fairlead.memory.MemoryConfig;
 import io.fairlead.task.Completion;
 import io.fairlead.task.TaskConfig;
 import io.fairlead.task.TaskRuntime;
@@ -38,6 +42,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
@@ -234,6 +239,79 @@ class ContextOnCudaTest {
       assertThatThrownBy(() -> device.load(SOURCE).kernel("nope"))
           .isInstanceOf(DeviceException.class)
           .hasMessageContaining("add, assertfail, axpy, count");
+    }
+  }
+
+  // --- between devices --------------------------------------------------------------------------
+
+  private static final int VALUES = 100;
+
+  /**
+   * Both ways, each behind what the other device does with the same memory, and freed behind the
+   * copies. The traps say that nothing came before what it needs.
+   */
+  @ParameterizedTest
+  @CsvSource({"false, false", "true, false", "false, true"})
+  void copiesBetweenDevicesFollowTheLedger(boolean old, boolean apart) {
+    openDriver(old);
+    standIn.apart(apart);
+    try (Device one = Device.open(tasks, device(0), MemoryConfig.defaults());
+        Device two = Device.open(tasks, device(1), MemoryConfig.defaults())) {
+      Kernel number = two.load(SOURCE).kernel("number", I64, out(I64));
+      for (int round = 0; round < 20; round++) {
+        try (DeviceBuffer here = one.allocate(8L * VALUES);
+            DeviceBuffer there = two.allocate(8L * VALUES)) {
+          number.launch(Grid.of(VALUES), 5L + round, there);
+          here.copyFrom(there);
+          number.launch(Grid.of(VALUES), 0L, there); // not before it was copied
+          there.slice(0, 8).copyFrom(here.slice(8, 8));
+          assertThat(here.toLongs()).startsWith(5 + round, 6 + round).hasSize(VALUES);
+          assertThat(there.toLongs()).startsWith(6 + round, 1, 2);
+        }
+      }
+      assertThat(standIn.calls("cuMemcpyPeerAsync")).isGreaterThanOrEqualTo(40);
+      assertThat(standIn.reaches(0, 1)).isEqualTo(!apart);
+      assertThat(standIn.reaches(1, 0)).isEqualTo(!apart);
+      assertThat(standIn.calls("cuCtxEnablePeerAccess")).isEqualTo(apart ? 0 : 2);
+    }
+  }
+
+  @Test
+  void aBufferMayBeClosedRightAfterItWasCopiedToAnotherDevice() {
+    openDriver(false);
+    try (Device one = Device.open(tasks, device(0), MemoryConfig.defaults());
+        Device two = Device.open(tasks, device(1), MemoryConfig.defaults());
+        DeviceBuffer here = one.allocate(1 << 16)) {
+      for (int round = 0; round < 50; round++) {
+        DeviceBuffer there = two.allocate(1 << 16);
+        there.fill((byte) round);
+        here.copyFrom(there);
+        there.close();
+        there = two.allocate(1 << 16);
+        there.fill((byte) -1);
+        there.close();
+        assertThat(here.toBytes()).containsOnly(round);
+      }
+    }
+  }
+
+  /** The source's device closes first: what was copied from it ends before its memory goes. */
+  @Test
+  void aDeviceMayBeClosedRightAfterItWasCopiedFrom() {
+    openDriver(false);
+    try (Device one = Device.open(tasks, device(0), MemoryConfig.defaults());
+        DeviceBuffer here = one.allocate(1 << 16)) {
+      Kernel spin = one.load(SOURCE).kernel("spin", I64);
+      for (int round = 0; round < 5; round++) {
+        Device two =
+            Device.open(tasks, device(1), MemoryConfig.defaults().withLeakListener(leaks -> {}));
+        DeviceBuffer there = two.allocate(1 << 16);
+        there.fill((byte) round);
+        spin.launch(Grid.of(1).withBlock(1), 5_000_000L);
+        here.copyFrom(there);
+        two.close(); // the buffer is a leak, and freed in order
+        assertThat(here.toBytes()).containsOnly(round);
+      }
     }
   }
 }

@@ -96,7 +96,8 @@ class CudaDriverContractTest {
                     DriverCall.MODULE_LOAD,
                     DriverCall.MODULE_UNLOAD,
                     DriverCall.KERNEL,
-                    DriverCall.MEMORY_INFO)
+                    DriverCall.MEMORY_INFO,
+                    DriverCall.CONNECT)
                 .contains(call);
         assertThat(driver.needsCurrent(call)).as("%s", call).isEqualTo(old || anyway);
       }

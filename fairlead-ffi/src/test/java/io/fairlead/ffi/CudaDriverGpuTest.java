@@ -85,6 +85,128 @@ class CudaDriverGpuTest {
     assertThat(number(CudaKernels.SOURCE)).isEqualTo(LongStream.range(5, 5 + COUNT).toArray());
   }
 
+  @Test
+  void runsAFatbin() {
+    needArchitecture(80, 90);
+    assertThat(number(CudaKernels.FATBIN)).isEqualTo(LongStream.range(5, 5 + COUNT).toArray());
+  }
+
+  @Test
+  void runsACubin() {
+    needArchitecture(80, 90);
+    int mine = driver.info(0).features().architecture() / 10 * 10;
+    assertThat(number(CudaKernels.cubin(mine))).isEqualTo(LongStream.range(5, 5 + COUNT).toArray());
+  }
+
+  @Test
+  void codeForAnotherDeviceIsRefusedWithBothNames() {
+    int other = driver.info(0).features().architecture() / 10 == 9 ? 80 : 90;
+    assertThat(driver.accepts(0, CudaKernels.cubin(other))).isFalse();
+    assertThatThrownBy(() -> driver.moduleLoad(context, CudaKernels.cubin(other)))
+        .isInstanceOf(DriverException.class)
+        .hasMessageContaining("sm_" + other)
+        .hasMessageContaining(driver.info(0).features().architectureName());
+  }
+
+  /** The fatbins of these tests have code for the first device of each of these. */
+  private void needArchitecture(int... wanted) {
+    int mine = driver.info(0).features().architecture();
+    boolean there = Arrays.stream(wanted).anyMatch(each -> each / 10 == mine / 10);
+    if (!there) {
+      System.out.println("!! NO MACHINE CODE FOR sm_" + mine + ": tests with it were NOT run");
+    }
+    Assumptions.assumeTrue(there, "no machine code for sm_" + mine);
+  }
+
+  // --- launches that ask for more ---------------------------------------------------------------
+
+  private long launchesKernel(String name) {
+    return driver.kernel(driver.moduleLoad(context, CudaKernels.LAUNCHES), name);
+  }
+
+  private long[] longs(long stream, long address, int count) {
+    MemorySegment host = driver.hostAlloc(context, 8L * count);
+    driver.copyToHost(stream, host, address);
+    driver.streamSynchronize(stream);
+    return host.toArray(JAVA_LONG);
+  }
+
+  /** Each block waits for all others, ten times: so all have to run at once. */
+  @Test
+  void aCooperativeKernelHasABarrierOfAllThreads() {
+    needArchitecture(80, 90);
+    long stream = driver.streamCreate(context, 0, null);
+    long ring = launchesKernel("ring");
+    Grid block = Grid.of(1).withBlock(64);
+    int blocks = Math.toIntExact(driver.residentBlocks(ring, block));
+    System.out.println("blocks of 64 threads that are resident at once: " + blocks);
+    long bytes = 8L * blocks;
+    long out = driver.allocAsync(stream, bytes);
+    long sums = driver.allocAsync(stream, bytes);
+    long counter = driver.allocAsync(stream, 4);
+    driver.fill(stream, sums, bytes, (byte) 0);
+    driver.fill(stream, counter, 4, (byte) 0);
+    driver.launch(
+        stream,
+        ring,
+        Grid.of(64L * blocks).withBlock(64).cooperative(),
+        new LaunchArguments().buffer(out, bytes).buffer(sums, bytes).buffer(counter, 4));
+    long[] expected = new long[blocks];
+    Arrays.setAll(expected, i -> 100L * 55 + 10L * ((i + 1) % blocks));
+    assertThat(longs(stream, sums, blocks)).isEqualTo(expected);
+  }
+
+  @Test
+  void theBlocksOfAClusterReachEachOthersSharedMemory() {
+    needArchitecture(90);
+    long stream = driver.streamCreate(context, 0, null);
+    long cluster = launchesKernel("cluster");
+    int blocks = 64;
+    long bytes = 8L * blocks;
+    long ranks = driver.allocAsync(stream, bytes);
+    long sums = driver.allocAsync(stream, bytes);
+    for (int size : new int[] {2, 4, 8}) {
+      driver.launch(
+          stream,
+          cluster,
+          Grid.of(32L * blocks).withBlock(32).withCluster(size),
+          new LaunchArguments().buffer(ranks, bytes).buffer(sums, bytes));
+      long[] expected = new long[blocks];
+      Arrays.setAll(
+          expected,
+          i -> {
+            long first = i / size * (long) size;
+            return size * first + size * (size - 1L) / 2;
+          });
+      assertThat(longs(stream, sums, blocks)).as("clusters of %s", size).isEqualTo(expected);
+      assertThat(longs(stream, ranks, blocks)[size - 1]).isEqualTo(size - 1);
+    }
+    System.out.println(
+        "blocks resident in clusters of 8: "
+            + driver.residentBlocks(cluster, Grid.of(1).withBlock(32).withCluster(8)));
+  }
+
+  @Test
+  void aBlockGetsMoreSharedMemoryThanKernelsHaveAtFirst() {
+    needArchitecture(80, 90);
+    long stream = driver.streamCreate(context, 0, null);
+    long turn = launchesKernel("turn");
+    int count = 12_000;
+    long block = driver.allocAsync(stream, 8L * count);
+    MemorySegment host = driver.hostAlloc(context, 8L * count);
+    for (int i = 0; i < count; i++) {
+      host.setAtIndex(JAVA_LONG, i, i);
+    }
+    driver.copyToDevice(stream, block, host);
+    driver.launch(
+        stream,
+        turn,
+        Grid.of(256).withBlock(256).withSharedBytes(8 * count),
+        new LaunchArguments().buffer(block, 8L * count).narrow(count));
+    assertThat(longs(stream, block, count))
+        .isEqualTo(LongStream.range(0, count).map(i -> count - 1 - i).toArray());
+  }
+
   private void needCompiler() {
     boolean there = driver.accepts(CudaKernels.SOURCE);
     if (!there) {

@@ -3,6 +3,7 @@ package io.fairlead.ffi;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.ffi.cuda.TestImages;
 import io.fairlead.sim.LaunchArguments;
 import java.io.IOException;
 import java.io.InputStream;
@@ -26,6 +27,7 @@ final class CudaKernels {
           kernel add in:ptr inOut:ptr items:i64
           kernel count inOut:ptr items:i64
           kernel axpy a:f64 x:ptr y:ptr items:i64
+          kernel shape out:ptr
           kernel spin nanos:i64
           kernel hold flag:ptr
           kernel nop
@@ -40,15 +42,29 @@ final class CudaKernels {
   static final ModuleImage.CudaSource SOURCE =
       new ModuleImage.CudaSource("rules.cu", text("rules.cu"));
 
+  /** The same as machine code for sm_80 and sm_90. */
+  static final ModuleImage.Binary FATBIN = new ModuleImage.Binary(bytes("rules.fatbin"));
+
+  /** Kernels that only some launches can run, as FATBIN. */
+  static final ModuleImage.Binary LAUNCHES = new ModuleImage.Binary(bytes("launches.fatbin"));
+
   /** One thread: a kernel that waits need not wait 128 times. */
   static final Grid ALONE = Grid.of(1).withBlock(1);
 
   private CudaKernels() {}
 
+  /** The machine code of these kernels for one architecture alone. */
+  static ModuleImage.Binary cubin(int architecture) {
+    return new ModuleImage.Binary(TestImages.cubin(FATBIN.bytes(), architecture));
+  }
+
   private static String text(String resource) {
+    return new String(bytes(resource), StandardCharsets.UTF_8);
+  }
+
+  private static byte[] bytes(String resource) {
     try (InputStream stream = CudaKernels.class.getResourceAsStream(resource)) {
-      return new String(
-          Objects.requireNonNull(stream, resource).readAllBytes(), StandardCharsets.UTF_8);
+      return Objects.requireNonNull(stream, resource).readAllBytes();
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }

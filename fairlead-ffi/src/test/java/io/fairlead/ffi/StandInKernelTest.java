@@ -15,6 +15,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class StandInKernelTest extends StandInFixture {
   private static final int INVALID_IMAGE = 200;
   private static final int INVALID_PTX = 218;
+  private static final int UNSUPPORTED_PTX_VERSION = 222;
   private static final int NOT_FOUND = 500;
 
   private double[] doubles(MemorySegment stream, long address, int count) {
@@ -75,7 +76,10 @@ class StandInKernelTest extends StandInFixture {
     "218, //standin 1\\nkernel hold flag:i32\\n, no kernel 'hold' with types 'i'",
     "218, //standin 1\\nkernel hold flag:complex\\n, not a parameter: 'flag:complex'",
     "218, //standin 1\\nhold\\n, not a kernel: 'hold'",
-    "218, .version 9.0, an empty kernel only"
+    "218, .version 9.0, PTX without a .target",
+    "222, .version 10.0\\n.target sm_90\\n, PTX of version 10",
+    "218, .version 9.0\\n.target sm_100\\n.entry k() { ret; }, the .target is sm_100",
+    "218, .version 9.0\\n.target sm_90\\n// .entry k(), without an entry"
   })
   void saysWhatIsWrongWithAnImage(int status, String image, String said) {
     MemorySegment log = arena.allocate(200);
@@ -89,7 +93,7 @@ class StandInKernelTest extends StandInFixture {
     assertThat(values.getAtIndex(ValueLayout.ADDRESS, 1).address())
         .isEqualTo(log.getString(0).length());
     answers(status, "cuModuleLoadData", out(), text);
-    assertThat(status).isIn(INVALID_IMAGE, INVALID_PTX);
+    assertThat(status).isIn(INVALID_IMAGE, INVALID_PTX, UNSUPPORTED_PTX_VERSION);
   }
 
   @Test
@@ -223,6 +227,35 @@ class StandInKernelTest extends StandInFixture {
     assertThat(launchEx(config(8, stream, 4, 3, 1, 1), nop)).isEqualTo(INVALID_VALUE);
     assertThat(launchEx(config(16, stream, 4, 16, 1, 1), nop)).isEqualTo(912);
     assertThat(launchEx(config(1, stream, 99, 1), nop)).isEqualTo(801);
+    standIn.attribute(95, 0);
+    standIn.attribute(120, 0);
+    assertThat(launchEx(config(132, stream, 2, 1), nop)).isEqualTo(801);
+    assertThat(launchEx(config(8, stream, 4, 4, 1, 1), nop)).isEqualTo(801);
+    ok("cuStreamSynchronize", stream);
+  }
+
+  /** A block's threads and shared memory say how many of them a multiprocessor holds. */
+  @Test
+  void residentBlocks() {
+    MemorySegment nop = kernel("nop");
+    String occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor";
+    assertThat((int) number(occupancy, nop, 1024, 0L)).isEqualTo(2);
+    assertThat((int) number(occupancy, nop, 32, 0L)).isEqualTo(32);
+    assertThat((int) number(occupancy, nop, 32, 100_000L)).isEqualTo(2);
+    answers(INVALID_VALUE, occupancy, out(), nop, 2048, 0L);
+  }
+
+  @Test
+  void moreSharedMemoryHasToBeAskedFor() {
+    MemorySegment stream = stream();
+    MemorySegment nop = kernel("nop");
+    MemorySegment config = config(1, stream, 0);
+    config.set(ValueLayout.JAVA_INT, 24, 100_000);
+    assertThat(launchEx(config, nop)).isEqualTo(INVALID_VALUE);
+    answers(INVALID_VALUE, "cuFuncSetAttribute", nop, 8, 1 << 20);
+    ok("cuFuncSetAttribute", nop, 8, 100_000);
+    assertThat(launchEx(config, nop)).isZero();
+    assertThat((int) number("cuFuncGetAttribute", 8, nop)).isEqualTo(100_000);
     ok("cuStreamSynchronize", stream);
   }
 

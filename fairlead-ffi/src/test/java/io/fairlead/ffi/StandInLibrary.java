@@ -256,6 +256,26 @@ final class StandInLibrary {
     control("standin_set_memory", device, bytes);
   }
 
+  /** What the devices answer for an attribute, by CUDA's number: 75 and 76 are the architecture. */
+  void attribute(int attribute, int value) {
+    control("standin_set_attribute", attribute, value);
+  }
+
+  /** Devices do not reach each other's memory; copies between them work all the same. */
+  void apart(boolean on) {
+    control("standin_set_apart", on ? 1 : 0);
+  }
+
+  /** Whether a device reaches what was allocated in another's pool. */
+  boolean reaches(int device, int other) {
+    return call("standin_reaches", device, other) != 0;
+  }
+
+  /** How often the function answered anything but success since the reset. */
+  long refused(String function) {
+    return count("standin_refused", function);
+  }
+
   /** The next {@code count} calls of the function answer the status and do nothing. */
   void failNext(String function, int status, int count) {
     control("standin_fail_next", function, status, count);

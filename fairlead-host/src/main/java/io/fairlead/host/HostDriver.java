@@ -45,7 +45,8 @@ final class HostDriver implements Driver {
               DriverCall.HOST_ALLOC,
               DriverCall.MODULE_LOAD,
               DriverCall.MODULE_UNLOAD,
-              DriverCall.MEMORY_INFO));
+              DriverCall.MEMORY_INFO,
+              DriverCall.CONNECT));
 
   private final HostConfig config;
   private final HandleTable handles = new HandleTable();
@@ -101,7 +102,7 @@ final class HostDriver implements Driver {
 
   @Override
   public Set<Capability> capabilities() {
-    EnumSet<Capability> all = EnumSet.of(Capability.JAVA_KERNELS);
+    EnumSet<Capability> all = EnumSet.of(Capability.JAVA_KERNELS, Capability.PEER_COPY);
     if (config.notifies()) {
       all.add(Capability.NOTIFY);
     }
@@ -335,7 +336,7 @@ final class HostDriver implements Driver {
   @Override
   public void freeAsync(long stream, long address) {
     HostStream found = enter(DriverCall.FREE_ASYNC, stream);
-    Block block = block(found, address, "free");
+    Block block = block(found.context(), address, "free");
     if (block.address() != address || !block.claimFree()) {
       throw Status.invalidValue(
           Status.hex(address)
@@ -348,11 +349,11 @@ final class HostDriver implements Driver {
     found.context().pool.free(found.frees, block);
   }
 
-  private static Block block(HostStream stream, long address, String what) {
-    Block block = stream.context().pool.find(address);
+  private static Block block(HostContext context, long address, String what) {
+    Block block = context.pool.find(address);
     if (block == null) {
       long owner = (address >>> 48) - 1;
-      int here = stream.device.ordinal();
+      int here = context.device.ordinal();
       throw Status.invalidValue(
           what
               + ": "
@@ -435,13 +436,40 @@ final class HostDriver implements Driver {
     HostStream found = enter(DriverCall.FILL, stream);
     checkLength(bytes);
     if (bytes > 0) {
-      found.enqueue(TransferOperation.fill(bytes, device(found, target, bytes, "fill"), value));
+      found.enqueue(TransferOperation.fill(bytes, device(found, target, bytes, "fill"), 1, value));
+    }
+  }
+
+  @Override
+  public void fillPattern(long stream, long target, long bytes, int width, int pattern) {
+    HostStream found = enter(DriverCall.FILL, stream);
+    checkLength(bytes);
+    if ((width != Short.BYTES && width != Integer.BYTES)
+        || bytes % width != 0
+        || target % width != 0) {
+      throw Status.invalidValue(
+          "a fill with a pattern of "
+              + width
+              + " bytes over "
+              + bytes
+              + " bytes at "
+              + Status.hex(target)
+              + "; patterns have 2 or 4 bytes, and address and length are multiples of that");
+    }
+    if (bytes > 0) {
+      found.enqueue(
+          TransferOperation.fill(bytes, device(found, target, bytes, "fill"), width, pattern));
     }
   }
 
   private static TransferOperation.Side device(
       HostStream stream, long address, long bytes, String what) {
-    return TransferOperation.Side.device(block(stream, address, what), address, bytes);
+    return device(stream.context(), address, bytes, what);
+  }
+
+  private static TransferOperation.Side device(
+      HostContext context, long address, long bytes, String what) {
+    return TransferOperation.Side.device(block(context, address, what), address, bytes);
   }
 
   private static void checkLength(long bytes) {
@@ -465,6 +493,52 @@ final class HostDriver implements Driver {
       throw Status.invalidValue(
           "a copy needs memory that other threads may touch, not one from a confined arena: take"
               + " it from hostAlloc or Arena.ofShared()");
+    }
+  }
+
+  // --- between devices ------------------------------------------------------------------------
+
+  /** Always so: all of them are this machine's memory. */
+  @Override
+  public boolean connect(long context, long other) {
+    enter(DriverCall.CONNECT, handles.context(context));
+    checkOther(handles.context(other));
+    return true;
+  }
+
+  /** That it is lost is no loss of the context that the call is about. */
+  private static void checkOther(HostContext other) {
+    DriverException lost = other.fault();
+    if (lost != null) {
+      throw new DriverException(
+          lost.status(),
+          lost.statusName(),
+          false,
+          "device " + other.device.ordinal() + ", the other one, is lost: " + lost.getMessage(),
+          lost);
+    }
+  }
+
+  @Override
+  public void copyPeer(
+      long stream, long target, long targetContext, long source, long sourceContext, long bytes) {
+    HostStream found = enter(DriverCall.PEER_COPY, stream);
+    HostContext to = handles.context(targetContext);
+    HostContext from = handles.context(sourceContext);
+    checkOther(found.context() == to ? from : to);
+    if (found.context() != to && found.context() != from) {
+      throw Status.refused(
+          DriverException.INVALID_HANDLE,
+          "a copy between two devices runs on a stream of one of them, not of device "
+              + found.device.ordinal());
+    }
+    checkLength(bytes);
+    if (bytes > 0) {
+      found.enqueue(
+          TransferOperation.copyPeer(
+              bytes,
+              device(to, target, bytes, "copy between devices, target"),
+              device(from, source, bytes, "copy between devices, source")));
     }
   }
 
@@ -509,6 +583,14 @@ final class HostDriver implements Driver {
     HostStream found = enter(DriverCall.LAUNCH, stream);
     HostKernel code = handles.kernel(kernel);
     checkSame(found, code);
+    if (grid.isCooperative() || grid.cluster() > 1) {
+      throw Status.refused(
+          DriverException.NOT_SUPPORTED,
+          "the host device runs the pieces of a kernel in no set order, so its threads cannot wait"
+              + " for each other: launch kernel '"
+              + code.name
+              + "' without cooperative() and withCluster(), in as many launches as it has phases");
+    }
     found.enqueue(LaunchOperation.of(found.context().pool, code, grid, arguments));
   }
 

@@ -1,5 +1,8 @@
 package io.fairlead.host;
 
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT;
+
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.host.pool.Block;
 import java.lang.foreign.MemorySegment;
@@ -14,25 +17,31 @@ final class TransferOperation extends RangeOperation {
   private final String what;
   private final long bytes;
   private final long grain;
-  private final byte value;
+
+  /** Bytes of what is filled in, 1 for copies. */
+  private final int width;
+
+  private final int pattern;
   private @Nullable MemorySegment target;
   private @Nullable MemorySegment source;
   private final @Nullable Block targetBlock;
   private final @Nullable Block sourceBlock;
 
   private TransferOperation(
-      DriverCall call, String what, long bytes, Side to, Side from, byte value) {
+      DriverCall call, String what, long bytes, Side to, Side from, int width, int pattern) {
     super(to.misuse != null ? to.misuse : from.misuse);
     this.call = call;
     this.what = what;
     this.bytes = bytes;
-    this.value = value;
+    this.width = width;
+    this.pattern = pattern;
     this.target = to.memory;
     this.source = from.memory;
     this.targetBlock = to.block;
     this.sourceBlock = from.block;
     // Pieces of a copy onto itself would overwrite each other's source.
-    this.grain = targetBlock != null && targetBlock == sourceBlock ? Math.max(1, bytes) : GRAIN;
+    this.grain =
+        targetBlock != null && targetBlock == sourceBlock ? Math.max(1, bytes) : GRAIN / width;
   }
 
   /** One end of a transfer. */
@@ -60,16 +69,21 @@ final class TransferOperation extends RangeOperation {
   }
 
   static TransferOperation copy(String what, long bytes, Side to, Side from) {
-    return new TransferOperation(DriverCall.COPY, what, bytes, to, from, (byte) 0);
+    return new TransferOperation(DriverCall.COPY, what, bytes, to, from, 1, 0);
   }
 
-  static TransferOperation fill(long bytes, Side to, byte value) {
-    return new TransferOperation(DriverCall.FILL, "fill", bytes, to, Side.NONE, value);
+  static TransferOperation copyPeer(long bytes, Side to, Side from) {
+    return new TransferOperation(
+        DriverCall.PEER_COPY, "copy between devices", bytes, to, from, 1, 0);
+  }
+
+  static TransferOperation fill(long bytes, Side to, int width, int pattern) {
+    return new TransferOperation(DriverCall.FILL, "fill", bytes, to, Side.NONE, width, pattern);
   }
 
   @Override
   long items() {
-    return bytes;
+    return bytes / width;
   }
 
   @Override
@@ -85,9 +99,25 @@ final class TransferOperation extends RangeOperation {
       return;
     }
     if (from == null) {
-      to.asSlice(begin, end - begin).fill(value);
+      fill(to, begin, end);
     } else {
       MemorySegment.copy(from, begin, to, begin, end - begin);
+    }
+  }
+
+  private void fill(MemorySegment to, long begin, long end) {
+    switch (width) {
+      case 1 -> to.asSlice(begin, end - begin).fill((byte) pattern);
+      case Short.BYTES -> {
+        for (long i = begin; i < end; i++) {
+          to.setAtIndex(JAVA_SHORT, i, (short) pattern);
+        }
+      }
+      default -> {
+        for (long i = begin; i < end; i++) {
+          to.setAtIndex(JAVA_INT, i, pattern);
+        }
+      }
     }
   }
 

@@ -34,7 +34,8 @@ class HostDriverProviderTest {
       assertThat(driver.deviceCount()).isEqualTo(3);
       assertThat(driver.info(2).workers()).isEqualTo(2);
       assertThat(driver.info(2).memoryBytes()).isEqualTo(5 << 20);
-      assertThat(driver.capabilities()).containsExactly(Capability.JAVA_KERNELS);
+      assertThat(driver.capabilities())
+          .containsExactlyInAnyOrder(Capability.JAVA_KERNELS, Capability.PEER_COPY);
     }
   }
 

@@ -253,8 +253,10 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
 
   /**
    * Copies {@code bytes} from {@code sourceOffset} of {@code source} to {@code offset} of this
-   * buffer. Between buffers of one device it does not wait; between devices it goes through pinned
-   * memory, and the call parks until the source's device has handed the bytes over.
+   * buffer. It does not wait: between devices of one driver the bytes go directly where the
+   * hardware can, and the driver takes them through the host where it cannot. Only where the driver
+   * copies within a device alone do they go through pinned memory, and the call parks until the
+   * source's device has handed them over.
    *
    * @throws IllegalArgumentException if the ranges do not fit, or overlap in one buffer
    */
@@ -275,6 +277,34 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
   public void fill(byte value) {
     requireOpen();
     device.transfers().fill(this, value);
+  }
+
+  /**
+   * Sets every short.
+   *
+   * @throws IllegalArgumentException if this buffer is no array of shorts
+   */
+  public void fillShorts(short value) {
+    requireOpen();
+    requireElements(Short.BYTES, "shorts");
+    device.transfers().fill(this, Short.BYTES, value);
+  }
+
+  /**
+   * Sets every int, or every float by its bits.
+   *
+   * @throws IllegalArgumentException if this buffer is no array of ints
+   */
+  public void fillInts(int value) {
+    requireOpen();
+    requireElements(Integer.BYTES, "ints");
+    device.transfers().fill(this, Integer.BYTES, value);
+  }
+
+  private void requireElements(int size, String what) {
+    if (bytes % size != 0 || offset % size != 0) {
+      throw new IllegalArgumentException(this + ", from " + offset + " on, is no array of " + what);
+    }
   }
 
   // --- lending it ---------------------------------------------------------------------------
@@ -353,6 +383,40 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
   @Override
   public long order() {
     return storage.id;
+  }
+
+  /** This buffer as streams of other devices read it, which copy from it. */
+  Operand forPeers() {
+    return new ForPeers();
+  }
+
+  private final class ForPeers implements Operand {
+    @Override
+    public long bytes() {
+      return bytes;
+    }
+
+    @Override
+    public long acquire(DeviceStream stream, Access access) {
+      requireOpen();
+      storage.acquire(stream, access);
+      return storage.address + offset;
+    }
+
+    @Override
+    public void recorded(DeviceStream stream, long sequence, Access access) {
+      storage.recorded(stream, sequence, access);
+    }
+
+    @Override
+    public void abandoned(DeviceStream stream, Access access) {
+      storage.abandoned(stream, access);
+    }
+
+    @Override
+    public long order() {
+      return storage.id;
+    }
   }
 
   // --- its end ------------------------------------------------------------------------------

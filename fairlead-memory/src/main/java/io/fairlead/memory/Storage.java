@@ -82,7 +82,10 @@ final class Storage {
   private long[] read = new long[READERS_INLINE];
   private int readerCount;
 
-  /** The stream of the latest recorded use: where a free has the fewest others to wait for. */
+  /**
+   * The stream of the latest recorded use on this memory's device: where a free has the fewest
+   * others to wait for.
+   */
   private @Nullable DeviceStream newest;
 
   // Pending uses: at most one stream writes; each entry of the list is one pending read.
@@ -245,7 +248,9 @@ final class Storage {
   }
 
   private void record(DeviceStream stream, long sequence, Access access) {
-    newest = stream;
+    if (newest == null || newest.context() == stream.context()) {
+      newest = stream; // not one of a device that copied from here: it cannot free this memory
+    }
     if (access == Access.READ) {
       if (!Mutant.on("ledger.read.skip")) {
         recordRead(stream, sequence);

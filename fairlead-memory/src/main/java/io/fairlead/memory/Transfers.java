@@ -166,6 +166,10 @@ final class Transfers {
     }
     if (source.device() == target.device()) {
       context.stream().copyOnDevice(target, offset, source, sourceOffset, bytes);
+    } else if (context.canCopyFrom(source.device().context())) {
+      context.stream()
+          .copyFromPeer(
+              target, offset, source.device().context(), source.forPeers(), sourceOffset, bytes);
     } else {
       copyAcross(target, offset, source, sourceOffset, bytes);
     }
@@ -196,6 +200,12 @@ final class Transfers {
   void fill(DeviceBuffer target, byte value) {
     if (target.bytes() > 0) {
       context.stream().fill(target, 0, target.bytes(), value);
+    }
+  }
+
+  void fill(DeviceBuffer target, int width, int pattern) {
+    if (target.bytes() > 0) {
+      context.stream().fillPattern(target, 0, target.bytes(), width, pattern);
     }
   }
 

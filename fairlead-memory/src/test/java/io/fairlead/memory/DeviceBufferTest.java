@@ -260,6 +260,41 @@ class DeviceBufferTest {
     }
   }
 
+  /** Without the host's memory in between, and without waiting. */
+  @Test
+  void copiesBetweenDevicesOfOneDriver() {
+    Device other = world.devices.get(1);
+    long copies = device.context().stats().copies();
+    try (DeviceBuffer here = device.allocate(300_000);
+        DeviceBuffer there = other.allocate(300_000)) {
+      there.fillInts(0x01020304);
+      here.copyFrom(there);
+      there.fill((byte) 0);
+      assertThat(here.toInts()).containsOnly(0x01020304);
+      there.copyFrom(8, here, 4, 100);
+      assertThat(there.slice(0, 112).toBytes()).startsWith(0, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1);
+      assertThat(device.context().stats().bytesDown()).isEqualTo(300_000);
+    }
+    assertThat(device.context().stats().copies()).isGreaterThan(copies);
+  }
+
+  @Test
+  void fillsWithShortsAndInts() {
+    try (DeviceBuffer buffer = device.allocate(12);
+        DeviceBuffer odd = device.allocate(9)) {
+      buffer.fillShorts((short) 0x1234);
+      assertThat(buffer.toInts()).containsOnly(0x12341234);
+      buffer.slice(4, 8).fillInts(-2);
+      assertThat(buffer.toInts()).containsExactly(0x12341234, -2, -2);
+      assertThatThrownBy(() -> odd.fillShorts((short) 1))
+          .isInstanceOf(IllegalArgumentException.class)
+          .hasMessageContaining("no array of shorts");
+      assertThatThrownBy(() -> buffer.slice(2, 4).fillInts(1))
+          .isInstanceOf(IllegalArgumentException.class)
+          .hasMessageContaining("no array of ints");
+    }
+  }
+
   @Test
   void aReaderThatThrowsFailsItsDownloadAlone() {
     try (DeviceBuffer buffer = device.allocate(8);

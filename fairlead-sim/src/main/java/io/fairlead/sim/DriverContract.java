@@ -8,6 +8,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import io.fairlead.device.spi.Capability;
+import io.fairlead.device.spi.DeviceFeatures;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
@@ -1324,5 +1325,180 @@ public abstract class DriverContract {
     assertThatThrownBy(() -> driver.retain(0)).isInstanceOf(DriverException.class);
     Thread late = Thread.ofPlatform().start(() -> driver.close());
     assertThat(late.join(java.time.Duration.ofSeconds(30))).isTrue();
+  }
+
+  // --- patterns, and copies between devices -----------------------------------------------------
+
+  @Test
+  void fillsHaveWidePatterns() {
+    long stream = stream();
+    long block = driver.allocAsync(stream, 64);
+    driver.fill(stream, block, 64, (byte) 0);
+    driver.fillPattern(stream, block, 16, 4, 0x01020304);
+    driver.fillPattern(stream, block + 22, 10, 2, 0x7777_1234);
+    driver.fillPattern(stream, block, 0, 2, -1);
+    assertThat(download(stream, block, 5))
+        .containsExactly(
+            0x01020304_01020304L,
+            0x01020304_01020304L,
+            0x1234_0000_0000_0000L,
+            0x1234_1234_1234_1234L,
+            0);
+    refused(DriverException.INVALID_VALUE, () -> driver.fillPattern(stream, block, 9, 2, 0));
+    refused(DriverException.INVALID_VALUE, () -> driver.fillPattern(stream, block + 2, 8, 4, 0));
+    refused(DriverException.INVALID_VALUE, () -> driver.fillPattern(stream, block, 9, 3, 0));
+    refused(DriverException.INVALID_VALUE, () -> driver.fillPattern(stream, block, -4, 4, 0));
+  }
+
+  private void needPeerCopies() {
+    Assumptions.assumeTrue(
+        driver.capabilities().contains(Capability.PEER_COPY), "no copies between devices");
+  }
+
+  /** On a stream of either device, both ways, behind work of the other one. */
+  @Test
+  void copiesGoFromDeviceToDevice() {
+    needPeerCopies();
+    needTwoDevices();
+    long other = driver.retain(1);
+    driver.makeCurrent(other);
+    long there = driver.streamCreate(other, 0, null);
+    long thereDone = driver.eventCreate(other);
+    long theirs = driver.allocAsync(there, 80);
+    driver.eventRecord(thereDone, there);
+    assertThat(driver.connect(other, context)).isEqualTo(driver.connect(other, context));
+    driver.makeCurrent(context);
+    long here = stream();
+    driver.streamWaitEvent(here, thereDone);
+    long hereDone = driver.eventCreate(context);
+    long ours = driver.allocAsync(here, 80);
+    driver.connect(context, other);
+    driver.fill(here, ours, 80, (byte) 1);
+    Runnable letGo = held(here);
+    driver.fill(here, ours, 40, (byte) 7);
+    driver.copyPeer(here, theirs + 8, other, ours, context, 64);
+    driver.eventRecord(hereDone, here);
+    driver.makeCurrent(other);
+    driver.streamWaitEvent(there, hereDone);
+    driver.copyPeer(there, ours, context, theirs + 8, other, 8);
+    driver.copyPeer(there, ours + 72, context, theirs + 64, other, 8);
+    driver.eventRecord(thereDone, there);
+    assertThat(driver.eventQuery(thereDone)).as("it comes after the held stream").isFalse();
+    driver.makeCurrent(context);
+    driver.streamWaitEvent(here, thereDone);
+    letGo.run();
+    assertThat(download(here, ours, 10))
+        .startsWith(0x07070707_07070707L)
+        .endsWith(0x01010101_01010101L);
+    driver.makeCurrent(other);
+    assertThat(download(there, theirs + 8, 8))
+        .startsWith(0x07070707_07070707L)
+        .endsWith(0x01010101_01010101L);
+    driver.makeCurrent(context);
+  }
+
+  @Test
+  void aCopyWithinOneDeviceIsOneBetweenDevices() {
+    needPeerCopies();
+    long stream = stream();
+    long block = driver.allocAsync(stream, 64);
+    driver.fill(stream, block, 32, (byte) 3);
+    assertThat(driver.connect(context, context)).isTrue();
+    driver.copyPeer(stream, block + 32, context, block, context, 32);
+    driver.copyPeer(stream, block, context, block + 32, context, 0);
+    assertThat(download(stream, block, 8)).containsOnly(0x03030303_03030303L);
+    refused(
+        DriverException.INVALID_VALUE,
+        () -> driver.copyPeer(stream, block, context, block, context, -1));
+  }
+
+  @Test
+  @Tag(FAULT)
+  void aPeerThatIsLostIsNoLossOfOurs() {
+    needPeerCopies();
+    needFaults();
+    needTwoDevices();
+    long mine = stream();
+    long ours = driver.allocAsync(mine, 8);
+    long other = driver.retain(1);
+    driver.makeCurrent(other);
+    long there = driver.streamCreate(other, 0, null);
+    long theirs = driver.allocAsync(there, 8);
+    int status = fault(there).getAsInt();
+    expectLost(other, status);
+    driver.makeCurrent(context);
+    for (Runnable call :
+        List.<Runnable>of(
+            () -> driver.copyPeer(mine, ours, context, theirs, other, 8),
+            () -> driver.connect(context, other))) {
+      DriverException e = catchThrowableOfType(DriverException.class, call::run);
+      assertThat(e.status()).isEqualTo(status);
+      assertThat(e.isFatal()).isFalse();
+      assertThat(e).hasMessageContaining("device 1").hasCause(driver.status(other));
+    }
+    assertThat(driver.status(context)).isNull();
+    driver.fill(mine, ours, 8, (byte) 2);
+    assertThat(download(mine, ours, 1)).containsExactly(0x02020202_02020202L);
+  }
+
+  // --- launches that ask for more ---------------------------------------------------------------
+
+  /** Each item runs once all the same; a device that cannot says what to do instead. */
+  @Test
+  void launchesAreCooperativeAndInClustersOrRefused() {
+    DeviceFeatures features = driver.info(0).features();
+    long stream = stream();
+    long count = kernel("count");
+    int most = 900; // an odd number of blocks
+    long block = driver.allocAsync(stream, 8L * most);
+    driver.fill(stream, block, 8L * most, (byte) 0);
+    Grid grid = Grid.of(most).withBlock(64);
+    LaunchArguments arguments = new LaunchArguments().buffer(block, 8L * most);
+    int launches = 0;
+    for (Grid asked :
+        List.of(grid.cooperative(), grid.withCluster(2), grid.withSharedBytes(4096))) {
+      boolean can =
+          (features.cooperative() || !asked.isCooperative())
+              && (features.clusters() || asked.cluster() == 1);
+      if (can) {
+        driver.launch(stream, count, asked, arguments);
+        launches++;
+      } else {
+        refused(
+            DriverException.NOT_SUPPORTED, () -> driver.launch(stream, count, asked, arguments));
+      }
+    }
+    assertThat(download(stream, block, most)).containsOnly(launches);
+  }
+
+  @Test
+  void aCooperativeLaunchIsNotLargerThanTheDevice() {
+    Assumptions.assumeTrue(driver.info(0).features().cooperative(), "no cooperative launches");
+    long stream = stream();
+    long count = kernel("count");
+    Grid block = Grid.of(1).withBlock(256);
+    long resident = driver.residentBlocks(count, block);
+    assertThat(resident).isGreaterThanOrEqualTo(driver.info(0).workers());
+    int items = Math.toIntExact(256 * resident);
+    long memory = driver.allocAsync(stream, 8L * items);
+    driver.fill(stream, memory, 8L * items, (byte) 0);
+    LaunchArguments arguments = new LaunchArguments().buffer(memory, 8L * items);
+    Grid all = Grid.of(items).withBlock(256).cooperative();
+    driver.launch(stream, count, all, arguments);
+    Grid more = Grid.of(items + 1).withBlock(256).cooperative();
+    assertThatThrownBy(() -> driver.launch(stream, count, more, arguments))
+        .isInstanceOfSatisfying(
+            DriverException.class,
+            e -> assertThat(e.status()).isEqualTo(DriverException.COOPERATIVE_LAUNCH_TOO_LARGE))
+        .hasMessageContaining(Long.toString(resident))
+        .hasMessageContaining("residentBlocks");
+    assertThat(driver.status(context)).isNull();
+    assertThat(download(stream, memory, items)).containsOnly(1);
+  }
+
+  @Test
+  void anImageIsTakenForADevice() {
+    assertThat(driver.accepts(0, image())).isTrue();
+    refused(DriverException.INVALID_DEVICE, () -> driver.info(driver.deviceCount()));
   }
 }

@@ -13,5 +13,7 @@ public enum Capability {
    * Driver#defaultStreamWait} and {@link Driver#defaultStreamRecord} work. Without it such code
    * works on the calling thread, and has ended when it returns.
    */
-  DEFAULT_STREAM
+  DEFAULT_STREAM,
+  /** Copies from one device's memory to another's: {@link Driver#copyPeer}. */
+  PEER_COPY
 }

@@ -8,6 +8,18 @@ package io.fairlead.device.spi;
  *     a GPU
  * @param streamsWithSignals how many streams may have an outstanding signal before others' work may
  *     stick behind them; {@link Integer#MAX_VALUE} where there is no such limit
+ * @param features what a GPU is besides
  */
 public record DeviceInfo(
-    int ordinal, String name, long memoryBytes, int workers, int streamsWithSignals) {}
+    int ordinal,
+    String name,
+    long memoryBytes,
+    int workers,
+    int streamsWithSignals,
+    DeviceFeatures features) {
+  /** A device without features. */
+  public DeviceInfo(
+      int ordinal, String name, long memoryBytes, int workers, int streamsWithSignals) {
+    this(ordinal, name, memoryBytes, workers, streamsWithSignals, DeviceFeatures.NONE);
+  }
+}

@@ -17,17 +17,17 @@ import org.jspecify.annotations.Nullable;
  * the calling OS thread. The driver never looks at Java thread identity for that.
  *
  * <p><b>Blocking.</b> Only {@link #streamSynchronize}, {@link #close}, {@link #moduleLoad}, {@link
- * #retain}, {@link #release}, {@link #hostAlloc} and {@link #hostFree} may block, and on a real
- * driver also {@link #streamCreate}, {@link #streamDestroy}, {@link #eventCreate} and {@link
- * #kernel}: they may wait until no kernel of the context runs (CUDA does so once some 32 streams
- * are there). So whoever must not be held up by others' kernels makes streams and events and loads
- * kernels beforehand, or on a thread that may wait. Even then they block the operating-system
- * thread, and never suspend a virtual one. Code is on the device once {@link #kernel} has returned,
- * so that no {@link #launch} has to wait for it. All others return promptly and never suspend a
- * virtual thread: a caller may make a context current, call, and restore what was current, and be
- * sure that it stayed on one OS thread. So a driver keeps its tables without locks, or under locks
- * that spin: a {@code ReentrantLock} suspends, and since JDK 24 a contended monitor does too, the
- * one inside {@code ConcurrentHashMap.put} included.
+ * #retain}, {@link #release}, {@link #hostAlloc}, {@link #hostFree} and {@link #connect} may block,
+ * and on a real driver also {@link #streamCreate}, {@link #streamDestroy}, {@link #eventCreate} and
+ * {@link #kernel}: they may wait until no kernel of the context runs (CUDA does so once some 32
+ * streams are there). So whoever must not be held up by others' kernels makes streams and events
+ * and loads kernels beforehand, or on a thread that may wait. Even then they block the
+ * operating-system thread, and never suspend a virtual one. Code is on the device once {@link
+ * #kernel} has returned, so that no {@link #launch} has to wait for it. All others return promptly
+ * and never suspend a virtual thread: a caller may make a context current, call, and restore what
+ * was current, and be sure that it stayed on one OS thread. So a driver keeps its tables without
+ * locks, or under locks that spin: a {@code ReentrantLock} suspends, and since JDK 24 a contended
+ * monitor does too, the one inside {@code ConcurrentHashMap.put} included.
  *
  * <p><b>Errors.</b> Every failure is a {@link DriverException} with the driver's number and name.
  * Asynchronous faults surface on later calls of the same context, which then all fail with the same
@@ -229,10 +229,53 @@ public interface Driver extends AutoCloseable {
 
   void fill(long stream, long target, long bytes, byte value);
 
+  /**
+   * Fills with a pattern of 2 or 4 bytes, the low ones of {@code pattern} in the machine's order.
+   *
+   * @param bytes a multiple of {@code width}; {@code target} is aligned to it
+   */
+  default void fillPattern(long stream, long target, long bytes, int width, int pattern) {
+    throw DriverException.notSupported(name() + " fills with single bytes only");
+  }
+
+  // --- between devices ----------------------------------------------------------------------
+
+  /**
+   * Lets the devices of two contexts reach each other's memory directly, where they can; copies
+   * between them work in any case, maybe through the host. Done once for each pair, by callers that
+   * may wait: it may block. What was done before is not done again.
+   *
+   * @return whether they reach each other directly
+   */
+  default boolean connect(long context, long other) {
+    return false;
+  }
+
+  /**
+   * Enqueues a copy between the memories of two contexts, which may also be one. Only with {@link
+   * Capability#PEER_COPY}. That the other context is lost is no fault of the stream's: it is
+   * refused with the status of that loss, and is not fatal.
+   *
+   * @param stream of either context
+   */
+  default void copyPeer(
+      long stream, long target, long targetContext, long source, long sourceContext, long bytes) {
+    throw DriverException.notSupported(
+        name() + " copies between devices through the host only: copy to host, then to device");
+  }
+
   // --- code ---------------------------------------------------------------------------------
 
   /** Whether {@link #moduleLoad} takes this kind of image. */
   boolean accepts(ModuleImage image);
+
+  /**
+   * Whether {@link #moduleLoad} takes this image for this device: as {@link #accepts(ModuleImage)},
+   * and made for the device's architecture as far as can be seen without loading it.
+   */
+  default boolean accepts(int device, ModuleImage image) {
+    return accepts(image);
+  }
 
   long moduleLoad(long context, ModuleImage image);
 
@@ -247,6 +290,14 @@ public interface Driver extends AutoCloseable {
 
   /** Enqueues a launch. Arguments are copied before it returns. */
   void launch(long stream, long kernel, Grid grid, KernelArguments arguments);
+
+  /**
+   * How many blocks like those of {@code grid} the device holds at once: the most that a {@link
+   * Grid#cooperative} launch may have. As the call {@link DriverCall#KERNEL}.
+   */
+  default long residentBlocks(long kernel, Grid grid) {
+    throw DriverException.notSupported(name() + " has no blocks that are resident at once");
+  }
 
   // --- profilers ----------------------------------------------------------------------------
 

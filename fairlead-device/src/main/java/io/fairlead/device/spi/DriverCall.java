@@ -21,5 +21,7 @@ public enum DriverCall {
   MODULE_UNLOAD,
   KERNEL,
   LAUNCH,
-  MEMORY_INFO
+  MEMORY_INFO,
+  CONNECT,
+  PEER_COPY
 }

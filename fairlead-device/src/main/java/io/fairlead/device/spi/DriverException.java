@@ -15,11 +15,17 @@ public final class DriverException extends RuntimeException {
   public static final int INVALID_DEVICE = 101;
   public static final int INVALID_IMAGE = 200;
   public static final int INVALID_CONTEXT = 201;
+  public static final int NO_BINARY_FOR_DEVICE = 209;
+  public static final int JIT_COMPILER_NOT_FOUND = 221;
+  public static final int UNSUPPORTED_PTX_VERSION = 222;
+  public static final int JIT_COMPILATION_DISABLED = 223;
   public static final int INVALID_HANDLE = 400;
   public static final int NOT_FOUND = 500;
   public static final int ILLEGAL_ADDRESS = 700;
   public static final int LAUNCH_FAILED = 719;
+  public static final int COOPERATIVE_LAUNCH_TOO_LARGE = 720;
   public static final int NOT_SUPPORTED = 801;
+  public static final int INVALID_CLUSTER_SIZE = 912;
 
   private final int status;
   private final String statusName;
@@ -52,5 +58,25 @@ public final class DriverException extends RuntimeException {
 
   public boolean isOutOfMemory() {
     return status == OUT_OF_MEMORY;
+  }
+
+  /**
+   * Whether an image was refused because this device or driver does not run such a one, so that the
+   * same code in another form may do.
+   */
+  public boolean isNotForThisDevice() {
+    return switch (status) {
+      case NO_BINARY_FOR_DEVICE,
+          JIT_COMPILER_NOT_FOUND,
+          UNSUPPORTED_PTX_VERSION,
+          JIT_COMPILATION_DISABLED ->
+          true;
+      default -> false;
+    };
+  }
+
+  /** For what a driver has not; {@code message} says what to do instead. */
+  static DriverException notSupported(String message) {
+    return new DriverException(NOT_SUPPORTED, "NOT_SUPPORTED", false, message, null);
   }
 }

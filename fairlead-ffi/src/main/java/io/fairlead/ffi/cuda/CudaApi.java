@@ -120,15 +120,19 @@ public final class CudaApi {
 
   private final List<String> missing = new ArrayList<>();
   private final SymbolLookup symbols;
+  private final LaunchApi launches;
+  private final PeerApi peers;
   private String versionText = "";
 
-  private static MethodHandle shape(MemoryLayout... parameters) {
+  static MethodHandle shape(MemoryLayout... parameters) {
     return Linker.nativeLinker().downcallHandle(FunctionDescriptor.of(JAVA_INT, parameters));
   }
 
   private CudaApi(String library, SymbolLookup symbols) {
     this.library = library;
     this.symbols = symbols;
+    this.launches = new LaunchApi(this);
+    this.peers = new PeerApi(this);
     init = needed("cuInit");
     driverGetVersion = needed("cuDriverGetVersion");
     getErrorName = needed("cuGetErrorName");
@@ -278,7 +282,7 @@ public final class CudaApi {
   }
 
   /** The first of these that is there, or null: a capability that is not there. */
-  private MemorySegment optional(String... names) {
+  MemorySegment optional(String... names) {
     for (String name : names) {
       MemorySegment found = symbols.find(name).orElse(MemorySegment.NULL);
       if (found.address() != 0) {
@@ -296,6 +300,16 @@ public final class CudaApi {
   /** The highest CUDA version that the driver supports: {@code 13.0}. */
   public String version() {
     return versionText;
+  }
+
+  /** What a launch can say and ask beyond {@link #launchKernel}. */
+  LaunchApi launches() {
+    return launches;
+  }
+
+  /** What is between two devices. */
+  PeerApi peers() {
+    return peers;
   }
 
   boolean hasWriteValue() {

@@ -1,5 +1,6 @@
 package io.fairlead.ffi.cuda;
 
+import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.MemoryInfo;
@@ -32,6 +33,7 @@ import org.jspecify.annotations.Nullable;
  * fault      | who meets the first fault     | every call     | CAS: the first cause wins, and stays
  * streams    | streamCreate, dispose         | heartbeat, end | volatile, copied on write under lock
  * hostBlocks | hostAlloc, hostFree, end      | same           | concurrent map; they may all block
+ * peers      | connect, of either            | connect        | concurrent map; may block too
  * retains    | retain, release               | same           | the driver's life lock
  * unfinished | dispose of a stream           | end            | volatile, only ever set
  * </pre>
@@ -41,17 +43,20 @@ import org.jspecify.annotations.Nullable;
 final class CudaContext extends CudaObject {
   private static final int PORTABLE_AND_MAPPED = 0x01 | 0x02;
   private static final int CAPTURE_MODE_RELAXED = 2;
+  private static final int PEER_ACCESS_ALREADY_ENABLED = 704;
   private static final long LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(50);
 
   final DriverState driver;
   final CudaApi api;
+  final DeviceInfo device;
   final int ordinal;
   final long raw;
   final Tickets tickets;
-  private final int device;
+  private final int rawDevice;
   private final AtomicReference<@Nullable DriverException> fault = new AtomicReference<>();
   private final SpinLock lock = new SpinLock();
   private final Map<Long, Arena> hostBlocks = new ConcurrentHashMap<>();
+  private final Map<Long, Boolean> peers = new ConcurrentHashMap<>();
   private final MemPool pool;
   private volatile CudaStream[] streams = {};
   private volatile boolean unfinished;
@@ -61,21 +66,22 @@ final class CudaContext extends CudaObject {
   private int retains = 1;
 
   /** Retained, and nothing else yet. */
-  private CudaContext(DriverState driver, int ordinal, int device, long raw) {
+  private CudaContext(DriverState driver, DeviceInfo device, int rawDevice, long raw) {
     this.driver = driver;
     this.api = driver.api();
-    this.ordinal = ordinal;
     this.device = device;
+    this.ordinal = device.ordinal();
+    this.rawDevice = rawDevice;
     this.raw = raw;
     this.tickets = new Tickets(api, driver.wideSignals());
-    this.pool = new MemPool(this, device);
+    this.pool = new MemPool(this, rawDevice);
   }
 
   // --- life: under the driver's life lock -------------------------------------------------------
 
   /** Retains the device's primary context. Blocks, the first time for a good part of a second. */
-  static CudaContext open(DriverState driver, int ordinal, int device) {
-    CudaContext context = new CudaContext(driver, ordinal, device, retain(driver, device));
+  static CudaContext open(DriverState driver, DeviceInfo device, int rawDevice) {
+    CudaContext context = new CudaContext(driver, device, rawDevice, retain(driver, rawDevice));
     long previous = Current.bind(driver.api(), context.raw);
     try {
       context.prepare();
@@ -201,7 +207,7 @@ final class CudaContext extends CudaObject {
     }
     tickets.close();
     pool.close();
-    api.primaryCtxRelease(device);
+    api.primaryCtxRelease(rawDevice);
   }
 
   // --- faults -----------------------------------------------------------------------------------
@@ -499,6 +505,58 @@ final class CudaContext extends CudaObject {
     arena.close();
     note(api.memFreeHost(address), "cuMemFreeHost");
     return true;
+  }
+
+  // --- other devices ----------------------------------------------------------------------------
+
+  /**
+   * Lets both devices reach each other's memory, if they can: that of allocations in stream order
+   * by the pools, all else by the contexts. May block.
+   */
+  boolean connect(CudaContext other) {
+    if (other == this) {
+      return true;
+    }
+    Boolean known = peers.get(other.handle());
+    if (known != null) {
+      return known;
+    }
+    boolean direct =
+        api.peers().hasAccess()
+            && reaches(other)
+            && other.reaches(this)
+            && opens(other)
+            && other.opens(this);
+    peers.put(other.handle(), direct);
+    other.peers.put(handle(), direct);
+    return direct;
+  }
+
+  private boolean reaches(CudaContext other) {
+    Scratch scratch = Scratch.take();
+    try {
+      return api.peers().deviceCanAccessPeer(scratch.answer(), rawDevice, other.rawDevice)
+              == Status.SUCCESS
+          && scratch.intAnswer() != 0;
+    } finally {
+      scratch.giveBack();
+    }
+  }
+
+  /** Opens the other's memory for this one's device. */
+  private boolean opens(CudaContext other) {
+    long previous = Current.bind(api, raw);
+    int status;
+    try {
+      status = api.peers().ctxEnablePeerAccess(other.raw, 0);
+    } finally {
+      Current.restore(api, raw, previous);
+    }
+    if (status != Status.SUCCESS && status != PEER_ACCESS_ALREADY_ENABLED) {
+      note(status, "cuCtxEnablePeerAccess");
+      return false;
+    }
+    return other.pool.allow(rawDevice) == Status.SUCCESS;
   }
 
   // --- what it is -------------------------------------------------------------------------------

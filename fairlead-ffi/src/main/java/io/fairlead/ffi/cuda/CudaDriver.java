@@ -4,6 +4,7 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import io.fairlead.device.spi.Capability;
+import io.fairlead.device.spi.DeviceFeatures;
 import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
@@ -18,6 +19,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.ref.Reference;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Set;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
@@ -70,7 +72,14 @@ public final class CudaDriver implements Driver {
   private static final int ATTRIBUTE_CAPABILITY_MINOR = 76;
   private static final int ATTRIBUTE_WRITE_VALUE_64 = 122;
   private static final int ATTRIBUTE_WRITE_VALUE_64_V1 = 93;
+  private static final int ATTRIBUTE_SHARED_BYTES = 8;
+  private static final int ATTRIBUTE_CACHE_BYTES = 38;
+  private static final int ATTRIBUTE_COPY_ENGINES = 40;
+  private static final int ATTRIBUTE_COOPERATIVE = 95;
+  private static final int ATTRIBUTE_SHARED_BYTES_OPT_IN = 97;
+  private static final int ATTRIBUTE_CLUSTERS = 120;
   private static final int NAME_BYTES = 256;
+  private static final int BUS_ID_BYTES = 32;
 
   /** In a handle of {@link #current}: a context of somebody else's. Pointers have 57 bits. */
   private static final long FOREIGN = Long.MIN_VALUE;
@@ -80,9 +89,7 @@ public final class CudaDriver implements Driver {
 
   /** One device of the machine. */
   private static final class Device {
-    final int ordinal;
     final int raw;
-    final int capability;
     final DeviceInfo info;
 
     /** The primary context as we hold it, or null. */
@@ -91,10 +98,8 @@ public final class CudaDriver implements Driver {
     /** Where the one before was, whose handle must not come back as a foreign one. */
     volatile long ended;
 
-    Device(int raw, int capability, DeviceInfo info) {
-      this.ordinal = info.ordinal();
+    Device(int raw, DeviceInfo info) {
       this.raw = raw;
-      this.capability = capability;
       this.info = info;
     }
   }
@@ -126,7 +131,7 @@ public final class CudaDriver implements Driver {
             new HandleTable(),
             wideSignals(settings.signals(), canWrite),
             new DriverState.NeedsCurrent());
-    this.loader = new CudaLoader(api, settings.compiler());
+    this.loader = new CudaLoader(api, settings.compiler(), settings.code());
     this.profiler = Nvtx.attach(settings.profiler());
   }
 
@@ -208,11 +213,33 @@ public final class CudaDriver implements Driver {
               name.getString(0),
               bytes.get(JAVA_LONG, 0),
               Math.max(1, attribute(raw, ATTRIBUTE_MULTIPROCESSORS)),
-              Environment.streamsWithSignals(inUse));
-      int capability =
-          10 * attribute(raw, ATTRIBUTE_CAPABILITY_MAJOR)
-              + attribute(raw, ATTRIBUTE_CAPABILITY_MINOR);
-      return new Device(raw, capability, info);
+              Environment.streamsWithSignals(inUse),
+              features(raw));
+      return new Device(raw, info);
+    }
+  }
+
+  private DeviceFeatures features(int raw) {
+    return new DeviceFeatures(
+        10 * attribute(raw, ATTRIBUTE_CAPABILITY_MAJOR)
+            + attribute(raw, ATTRIBUTE_CAPABILITY_MINOR),
+        attribute(raw, ATTRIBUTE_COOPERATIVE) != 0,
+        attribute(raw, ATTRIBUTE_CLUSTERS) != 0,
+        Math.max(
+            attribute(raw, ATTRIBUTE_SHARED_BYTES), attribute(raw, ATTRIBUTE_SHARED_BYTES_OPT_IN)),
+        attribute(raw, ATTRIBUTE_CACHE_BYTES),
+        attribute(raw, ATTRIBUTE_COPY_ENGINES),
+        busId(raw));
+  }
+
+  private String busId(int raw) {
+    if (!api.peers().hasBusIds()) {
+      return "";
+    }
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment text = arena.allocate(BUS_ID_BYTES);
+      int status = api.peers().deviceGetPciBusId(text.address(), BUS_ID_BYTES, raw);
+      return status == Status.SUCCESS ? text.getString(0).toLowerCase(Locale.ROOT) : "";
     }
   }
 
@@ -282,7 +309,9 @@ public final class CudaDriver implements Driver {
   /** Signals are polled, kernels are not Java, and nobody steps a GPU. */
   @Override
   public Set<Capability> capabilities() {
-    return Set.of(Capability.DEFAULT_STREAM);
+    return api.peers().hasCopies()
+        ? Set.of(Capability.DEFAULT_STREAM, Capability.PEER_COPY)
+        : Set.of(Capability.DEFAULT_STREAM);
   }
 
   /** Before the first context is there to try it, one is made for that, which takes a while. */
@@ -306,7 +335,7 @@ public final class CudaDriver implements Driver {
       }
       CudaContext context = found.opened;
       if (context == null) {
-        context = CudaContext.open(state, found.ordinal, found.raw);
+        context = CudaContext.open(state, found.info, found.raw);
         found.opened = context;
       } else {
         context.retainAgain();
@@ -821,6 +850,42 @@ public final class CudaDriver implements Driver {
     }
   }
 
+  @Override
+  public void fillPattern(long stream, long target, long bytes, int width, int pattern) {
+    CudaStream found = enterStream(DriverCall.FILL, stream);
+    try {
+      checkLength(bytes);
+      checkPattern(target, bytes, width);
+      if (bytes > 0) {
+        int status =
+            width == Short.BYTES
+                ? api.peers().memsetD16Async(target, (char) pattern, bytes / Short.BYTES, found.raw)
+                : api.memsetD32Async(target, pattern, bytes / Integer.BYTES, found.raw);
+        checkCopy(found, status, "cuMemsetD" + 8 * width + "Async", bytes, target);
+      }
+    } finally {
+      found.exit();
+    }
+  }
+
+  private void checkPattern(long target, long bytes, int width) {
+    if ((width != Short.BYTES && width != Integer.BYTES)
+        || bytes % width != 0
+        || target % width != 0) {
+      throw Status.invalidValue(
+          "a fill with a pattern of "
+              + width
+              + " bytes over "
+              + bytes
+              + " bytes at "
+              + Status.hex(target)
+              + "; patterns have 2 or 4 bytes, and address and length are multiples of that");
+    }
+    if (width == Short.BYTES && !api.peers().hasWideFills()) {
+      throw CudaApi.unsupported("the driver has no cuMemsetD16Async; fill with 4 bytes", null);
+    }
+  }
+
   private static void checkCopy(
       CudaStream stream, int status, String call, long bytes, long address) {
     if (status != Status.SUCCESS) {
@@ -847,6 +912,82 @@ public final class CudaDriver implements Driver {
     }
   }
 
+  // --- between devices --------------------------------------------------------------------------
+
+  @Override
+  public boolean connect(long context, long other) {
+    CudaContext found = enterContext(DriverCall.CONNECT, context);
+    try {
+      CudaContext peer = state.handles().context(other);
+      enterOther(peer);
+      try {
+        return found.connect(peer);
+      } finally {
+        peer.exit();
+      }
+    } finally {
+      found.exit();
+    }
+  }
+
+  @Override
+  public void copyPeer(
+      long stream, long target, long targetContext, long source, long sourceContext, long bytes) {
+    CudaStream found = enterStream(DriverCall.PEER_COPY, stream);
+    try {
+      CudaContext to = state.handles().context(targetContext);
+      CudaContext from = state.handles().context(sourceContext);
+      checkEither(found, to, from);
+      CudaContext other = found.context() == to ? from : to;
+      enterOther(other);
+      try {
+        copyPeer(found, target, to, source, from, bytes);
+      } finally {
+        other.exit();
+      }
+    } finally {
+      found.exit();
+    }
+  }
+
+  /** That it is lost is no loss of the context that the call is about. */
+  private static void enterOther(CudaContext other) {
+    DriverException lost = other.fault();
+    if (lost != null) {
+      throw new DriverException(
+          lost.status(),
+          lost.statusName(),
+          false,
+          "device " + other.ordinal + ", the other one, is lost: " + lost.getMessage(),
+          lost);
+    }
+    if (!other.enter()) {
+      throw HandleTable.unknown(CudaObject.Kind.CONTEXT, other.handle());
+    }
+  }
+
+  private void copyPeer(
+      CudaStream stream, long target, CudaContext to, long source, CudaContext from, long bytes) {
+    checkLength(bytes);
+    if (bytes > 0) {
+      int status = api.peers().memcpyPeerAsync(target, to.raw, source, from.raw, bytes, stream.raw);
+      checkCopy(stream, status, "cuMemcpyPeerAsync", bytes, target);
+    }
+  }
+
+  private void checkEither(CudaStream stream, CudaContext to, CudaContext from) {
+    if (!api.peers().hasCopies()) {
+      throw CudaApi.unsupported(
+          "the driver has no cuMemcpyPeerAsync; copy to host, then to the other device", null);
+    }
+    if (stream.context() != to && stream.context() != from) {
+      throw Status.refused(
+          DriverException.INVALID_HANDLE,
+          "a copy between two devices runs on a stream of one of them, not of device "
+              + stream.context().ordinal);
+    }
+  }
+
   // --- code -------------------------------------------------------------------------------------
 
   @Override
@@ -855,10 +996,15 @@ public final class CudaDriver implements Driver {
   }
 
   @Override
+  public boolean accepts(int device, ModuleImage image) {
+    return loader.accepts(image, find(device).info);
+  }
+
+  @Override
   public long moduleLoad(long context, ModuleImage image) {
     CudaContext found = enterContext(DriverCall.MODULE_LOAD, context);
     try {
-      return loader.load(found, image, devices.get(found.ordinal).capability).handle();
+      return loader.load(found, image).handle();
     } finally {
       found.exit();
     }
@@ -899,6 +1045,17 @@ public final class CudaDriver implements Driver {
       }
     } finally {
       found.exit();
+    }
+  }
+
+  @Override
+  public long residentBlocks(long kernel, Grid grid) {
+    CudaKernel code = state.handles().kernel(kernel);
+    enter(DriverCall.KERNEL, code.module);
+    try {
+      return code.residentBlocks(grid);
+    } finally {
+      code.module.exit();
     }
   }
 

@@ -9,6 +9,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A kernel of a module. Immutable.
@@ -16,7 +17,8 @@ import java.util.stream.IntStream;
  * <p>What it is launched with: the arguments, and behind them the number of work items as a 64-bit
  * integer, which a kernel takes by having one parameter more than there are arguments. The driver
  * reads as many values as the kernel has parameters, so this needs no knowledge of them. Where it
- * keeps a record of them (CUDA 12.4 and newer), number and sizes are checked at each launch.
+ * keeps a record of them (CUDA 12.4 and newer), or the image can be read, number and sizes are
+ * checked at each launch.
  */
 final class CudaKernel extends CudaObject {
   private static final int[] UNKNOWN = {};
@@ -31,36 +33,46 @@ final class CudaKernel extends CudaObject {
   /** Bytes of each parameter; {@link #UNKNOWN} itself if the driver does not say. */
   private final int[] sizes;
 
+  private final LaunchExtras extras;
+
   private CudaKernel(CudaModule module, String name, long raw, int[] sizes) {
     this.module = module;
     this.name = name;
     this.raw = raw;
     this.sizes = sizes;
+    this.extras = new LaunchExtras(module.context(), name, raw);
   }
 
   static CudaKernel of(CudaModule module, String name, long raw) {
-    return new CudaKernel(module, name, raw, sizes(module.context().api, raw));
+    return new CudaKernel(module, name, raw, sizes(module.context().api, raw, module.sizes(name)));
   }
 
-  /** Asks for one parameter after the other until the driver says that there is none. */
-  private static int[] sizes(CudaApi api, long function) {
+  /**
+   * Asks for one parameter after the other: as many as the image has; or, if that could not be
+   * read, until the driver says that there is none, which tools that look for errors report as one.
+   *
+   * @param told what the image says, all there is where a driver cannot be asked
+   */
+  private static int[] sizes(CudaApi api, long function, int @Nullable [] told) {
     if (!api.hasParameterInfo()) {
-      return UNKNOWN;
+      return told == null ? UNKNOWN : told;
     }
+    int count = told == null ? Integer.MAX_VALUE : told.length;
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment offset = arena.allocate(ValueLayout.JAVA_LONG);
       MemorySegment size = arena.allocate(ValueLayout.JAVA_LONG);
       IntStream.Builder found = IntStream.builder();
-      for (int i = 0; ; i++) {
+      for (int i = 0; i < count; i++) {
         int status = api.funcGetParamInfo(function, i, offset.address(), size.address());
-        if (status == DriverException.INVALID_VALUE) {
-          return found.build().toArray();
+        if (status == DriverException.INVALID_VALUE && told == null) {
+          break;
         }
         if (status != Status.SUCCESS) {
           return UNKNOWN;
         }
         found.add((int) size.get(ValueLayout.JAVA_LONG, 0));
       }
+      return found.build().toArray();
     }
   }
 
@@ -73,7 +85,7 @@ final class CudaKernel extends CudaObject {
   /** The caller has entered the stream and the module. */
   void launch(CudaStream stream, Grid grid, KernelArguments arguments) {
     checkArguments(arguments);
-    long blocks = Math.ceilDiv(grid.items(), (long) grid.block());
+    long blocks = grid.blocks();
     if (blocks > BLOCKS_MAX) {
       throw Status.invalidValue(
           this
@@ -89,6 +101,9 @@ final class CudaKernel extends CudaObject {
     }
     if (blocks == 0) {
       return; // a launch of nothing, which the driver would refuse
+    }
+    if (grid.isCooperative() || grid.cluster() > 1 || grid.sharedBytes() > 0) {
+      extras.check(grid);
     }
     if (arguments.count() < Scratch.PARAMETERS_MAX) {
       Scratch scratch = Scratch.take();
@@ -127,11 +142,22 @@ final class CudaKernel extends CudaObject {
 
   private void launch(CudaStream stream, Grid grid, int blocks, long pointers) {
     CudaContext context = stream.context();
+    if (grid.isCooperative() || grid.cluster() > 1) {
+      extras.launch(stream, grid, blocks, pointers);
+      return;
+    }
+    int shared = grid.sharedBytes();
     int status =
-        context.api.launchKernel(raw, blocks, 1, 1, grid.block(), 1, 1, 0, stream.raw, pointers, 0);
+        context.api.launchKernel(
+            raw, blocks, 1, 1, grid.block(), 1, 1, shared, stream.raw, pointers, 0);
     if (status != Status.SUCCESS) {
       throw context.failed(status, "cuLaunchKernel(" + name + ")");
     }
+  }
+
+  /** The caller has entered the module. */
+  long residentBlocks(Grid grid) {
+    return extras.residentBlocks(grid);
   }
 
   // --- checks -----------------------------------------------------------------------------------

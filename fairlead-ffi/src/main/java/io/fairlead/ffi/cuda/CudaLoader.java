@@ -3,10 +3,12 @@ package io.fairlead.ffi.cuda;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
+import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.ModuleImage;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -22,10 +24,12 @@ final class CudaLoader {
 
   private final CudaApi api;
   private final @Nullable String compiler;
+  private final CudaSettings.Code allowed;
 
-  CudaLoader(CudaApi api, @Nullable String compiler) {
+  CudaLoader(CudaApi api, @Nullable String compiler, CudaSettings.Code allowed) {
     this.api = api;
     this.compiler = compiler;
+    this.allowed = allowed;
   }
 
   boolean accepts(ModuleImage image) {
@@ -36,14 +40,43 @@ final class CudaLoader {
     };
   }
 
+  /** Whether the image is of an allowed form, and made for such a device as far as it says. */
+  boolean accepts(ModuleImage image, DeviceInfo device) {
+    int architecture = device.features().architecture();
+    return accepts(image)
+        && isAllowed(image)
+        && switch (image) {
+          case ModuleImage.Ptx(String text) -> DeviceCode.of(text).fits(architecture);
+          case ModuleImage.Binary(byte[] bytes) -> DeviceCode.of(bytes).fits(architecture);
+          case ModuleImage.CudaSource _, ModuleImage.Java _ -> true;
+        };
+  }
+
+  private boolean isAllowed(ModuleImage image) {
+    return switch (allowed) {
+      case ANY -> true;
+      case BINARY -> image instanceof ModuleImage.Binary;
+      case SOURCE -> image instanceof ModuleImage.CudaSource;
+      case PTX -> image instanceof ModuleImage.Ptx;
+    };
+  }
+
   /** The context is current, and entered. */
-  CudaModule load(CudaContext context, ModuleImage image, int capability) {
+  CudaModule load(CudaContext context, ModuleImage image) {
+    if (!isAllowed(image)) {
+      throw notAllowed();
+    }
+    int architecture = context.device.features().architecture();
     try (Arena arena = Arena.ofConfined()) {
       return switch (image) {
-        case ModuleImage.Ptx(String text) -> load(context, arena, arena.allocateFrom(text));
-        case ModuleImage.Binary(byte[] bytes) -> load(context, arena, copy(arena, bytes));
-        case ModuleImage.CudaSource source ->
-            load(context, arena, arena.allocateFrom(compiler().compile(source, capability)));
+        case ModuleImage.Ptx(String text) ->
+            load(context, arena, arena.allocateFrom(text), DeviceCode.of(text));
+        case ModuleImage.Binary(byte[] bytes) ->
+            load(context, arena, copy(arena, bytes), DeviceCode.of(bytes));
+        case ModuleImage.CudaSource source -> {
+          String text = compiler().compile(source, architecture);
+          yield load(context, arena, arena.allocateFrom(text), DeviceCode.of(text));
+        }
         case ModuleImage.Java _ ->
             throw Status.refused(
                 DriverException.INVALID_IMAGE,
@@ -52,18 +85,34 @@ final class CudaLoader {
     }
   }
 
+  private DriverException notAllowed() {
+    String no =
+        allowed == CudaSettings.Code.SOURCE && Nvrtc.find(compiler) == null
+            ? noCompiler() + ". "
+            : "";
+    return CudaApi.unsupported(
+        no
+            + "The setting code="
+            + allowed.name().toLowerCase(Locale.ROOT)
+            + " allows no other form, and the module has none of that which can be loaded here;"
+            + " leave the setting out",
+        null);
+  }
+
   private Nvrtc compiler() {
     Nvrtc found = Nvrtc.find(compiler);
     if (found == null) {
-      throw CudaApi.unsupported(
-          "CUDA C++ needs NVIDIA's run-time compiler, and "
-              + (compiler == null ? "libnvrtc.so.13 and older" : compiler)
-              + " cannot be loaded; install cuda-nvrtc, say where it is with -D"
-              + CudaSettings.COMPILER_PROPERTY
-              + "=PATH, or give the module as PTX or binary too",
-          null);
+      throw CudaApi.unsupported(noCompiler(), null);
     }
     return found;
+  }
+
+  private String noCompiler() {
+    return "CUDA C++ needs NVIDIA's run-time compiler, and "
+        + (compiler == null ? "libnvrtc.so.13 and older" : compiler)
+        + " cannot be loaded; install cuda-nvrtc, say where it is with -D"
+        + CudaSettings.COMPILER_PROPERTY
+        + "=PATH, or give the module as PTX or binary too";
   }
 
   /** With a zero behind it: the bytes may be text, whose end the driver looks for. */
@@ -72,7 +121,21 @@ final class CudaLoader {
     return image.copyFrom(MemorySegment.ofArray(bytes));
   }
 
-  private CudaModule load(CudaContext context, Arena arena, MemorySegment image) {
+  private CudaModule load(CudaContext context, Arena arena, MemorySegment image, DeviceCode code) {
+    DeviceInfo device = context.device;
+    if (!code.fits(device.features().architecture())) {
+      throw Status.refused(
+          DriverException.NO_BINARY_FOR_DEVICE,
+          "the module has "
+              + code
+              + ", none of which runs on device "
+              + device.ordinal()
+              + " ("
+              + device.name()
+              + "), which is "
+              + device.features().architectureName()
+              + "; build it for that too (nvcc -gencode), or give it as PTX or source besides");
+    }
     MemorySegment answer = arena.allocate(JAVA_LONG);
     MemorySegment info = arena.allocate(LOG_BYTES);
     MemorySegment errors = arena.allocate(LOG_BYTES);
@@ -90,9 +153,9 @@ final class CudaLoader {
     if (status != Status.SUCCESS) {
       context.failed(status, "cuModuleLoadDataEx"); // loses the context, if it is that
       context.checkSound();
-      throw Status.of(api, status, "cuModuleLoadDataEx", log(errors, info));
+      throw Status.of(api, status, "cuModuleLoadDataEx", why(context, code, errors, info));
     }
-    CudaModule module = new CudaModule(context, answer.get(JAVA_LONG, 0));
+    CudaModule module = new CudaModule(context, answer.get(JAVA_LONG, 0), code);
     try {
       module.bringAll();
     } catch (DriverException e) {
@@ -101,6 +164,19 @@ final class CudaLoader {
     }
     context.driver.handles().add(module);
     return module;
+  }
+
+  /** What was to be loaded where, and the log: an image may be newer than the driver. */
+  private String why(
+      CudaContext context, DeviceCode code, MemorySegment errors, MemorySegment info) {
+    return "The image is "
+        + code
+        + ", the device "
+        + context.device.features().architectureName()
+        + ", the driver for CUDA "
+        + api.version()
+        + ". "
+        + log(errors, info);
   }
 
   private static String log(MemorySegment errors, MemorySegment info) {

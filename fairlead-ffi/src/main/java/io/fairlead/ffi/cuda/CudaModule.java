@@ -5,6 +5,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.LongStream;
 import org.jspecify.annotations.Nullable;
@@ -24,11 +25,25 @@ final class CudaModule extends CudaObject {
 
   private final CudaContext context;
   private final long raw;
+  private final DeviceCode code;
   private final AtomicReference<@Nullable Known> kernels = new AtomicReference<>();
 
-  CudaModule(CudaContext context, long raw) {
+  /**
+   * @param code what the image said of itself
+   */
+  CudaModule(CudaContext context, long raw, DeviceCode code) {
     this.context = context;
     this.raw = raw;
+    this.code = code;
+  }
+
+  /** Bytes of each parameter of a kernel as the image has it; null if it cannot be read there. */
+  int @Nullable [] sizes(String kernel) {
+    return kernels().get(kernel);
+  }
+
+  private Map<String, int[]> kernels() {
+    return code.kernels(context.device.features().architecture());
   }
 
   /** The kernel of this name. The caller has entered. */
@@ -64,7 +79,8 @@ final class CudaModule extends CudaObject {
   }
 
   private String others() {
-    List<String> names = names();
+    List<String> told = names();
+    List<String> names = told.isEmpty() ? kernels().keySet().stream().sorted().toList() : told;
     return names.isEmpty()
         ? "The driver does not say which kernels the module has (CUDA 12.4 and newer do); a kernel"
             + " in CUDA C++ is found by this name if it is extern \"C\""

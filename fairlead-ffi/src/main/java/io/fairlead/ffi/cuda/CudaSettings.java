@@ -13,12 +13,26 @@ import org.jspecify.annotations.Nullable;
  * @param compiler NVRTC's library, or null for the usual names
  * @param signals how streams tell how far they are
  * @param profiler the library of a tool that listens to NVTX, or null if there is none
+ * @param code which forms of a module are loaded
  */
 public record CudaSettings(
     @Nullable String library,
     @Nullable String compiler,
     Signals signals,
-    @Nullable String profiler) {
+    @Nullable String profiler,
+    Code code) {
+
+  /** Which forms of a module are loaded; with all but {@code ANY}, one that lacks it is refused. */
+  public enum Code {
+    /** The first that fits the device. */
+    ANY,
+    /** Cubins and fatbins. */
+    BINARY,
+    /** CUDA C++, compiled here. */
+    SOURCE,
+    /** PTX. */
+    PTX
+  }
 
   /** How a stream writes its signal. */
   public enum Signals {
@@ -36,7 +50,10 @@ public record CudaSettings(
   /** NVRTC's library, also as a setting. */
   public static final String COMPILER_PROPERTY = "fairlead.cuda.nvrtc";
 
-  private static final Set<String> KEYS = Set.of("library", "nvrtc", "signals", "nvtx");
+  /** Which forms of a module are loaded, also as a setting. */
+  public static final String CODE_PROPERTY = "fairlead.cuda.code";
+
+  private static final Set<String> KEYS = Set.of("library", "nvrtc", "signals", "nvtx", "code");
 
   /**
    * Settings by key, for what is not given the system properties, for the rest the usual.
@@ -49,14 +66,30 @@ public record CudaSettings(
         throw Status.invalidValue(
             "the cuda driver has no setting '"
                 + key
-                + "'; it has library, nvrtc, signals and nvtx");
+                + "'; it has library, nvrtc, signals, nvtx and code");
       }
     }
     return new CudaSettings(
         settings.getOrDefault("library", System.getProperty(LIBRARY_PROPERTY)),
         settings.getOrDefault("nvrtc", System.getProperty(COMPILER_PROPERTY)),
         signals(settings.getOrDefault("signals", "auto")),
-        settings.getOrDefault("nvtx", System.getenv(Nvtx.VARIABLE)));
+        settings.getOrDefault("nvtx", System.getenv(Nvtx.VARIABLE)),
+        code(settings.getOrDefault("code", System.getProperty(CODE_PROPERTY, "any"))));
+  }
+
+  private static Code code(String text) {
+    return switch (text) {
+      case "any" -> Code.ANY;
+      case "binary" -> Code.BINARY;
+      case "source" -> Code.SOURCE;
+      case "ptx" -> Code.PTX;
+      default ->
+          throw Status.invalidValue(
+              "the setting 'code' (or -D"
+                  + CODE_PROPERTY
+                  + ") takes any, binary, source or ptx, not "
+                  + text);
+    };
   }
 
   private static Signals signals(String text) {

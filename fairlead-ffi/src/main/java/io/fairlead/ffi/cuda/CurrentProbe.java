@@ -1,6 +1,7 @@
 package io.fairlead.ffi.cuda;
 
 import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.Grid;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.EnumSet;
@@ -11,9 +12,9 @@ import java.util.function.IntSupplier;
  * Finds out which calls work with no context current, by making each of them so on the objects of a
  * first context, and looking at what the driver answers. Anything but success counts as a need.
  *
- * <p>Calls that name no object of their context (create, pin, load, memory info) act on whichever
- * is current, so they need theirs whatever a driver answers with none. So does a kernel's look-up,
- * which may bring code to the device: a trial would find it there.
+ * <p>Calls that name no object of their context (create, pin, load, connect, memory info) act on
+ * whichever is current, so they need theirs whatever a driver answers with none. So does a kernel's
+ * look-up, which may bring code to the device: a trial would find it there.
  */
 final class CurrentProbe {
   /** Any driver since CUDA 9 takes it; an empty kernel, so that a launch can be tried. */
@@ -32,6 +33,7 @@ final class CurrentProbe {
   private static final int HOST_FLAGS = 0x03;
 
   private final CudaApi api;
+  private final long context;
   private final boolean wide;
   private final EnumSet<DriverCall> needed = EnumSet.allOf(DriverCall.class);
   private final Scratch scratch = Scratch.take();
@@ -45,6 +47,7 @@ final class CurrentProbe {
 
   private CurrentProbe(CudaContext context) {
     this.api = context.api;
+    this.context = context.raw;
     this.wide = context.driver.wideSignals();
   }
 
@@ -104,6 +107,9 @@ final class CurrentProbe {
     attempt(DriverCall.STREAM_WAIT_EVENT, () -> api.streamWaitEvent(stream, event, 0));
     attempt(DriverCall.COPY, this::copy);
     attempt(DriverCall.FILL, () -> api.memsetD8Async(device, (byte) 0, BYTES, stream));
+    if (api.peers().hasCopies()) {
+      attempt(DriverCall.PEER_COPY, this::copyPeer);
+    }
     attempt(DriverCall.ALLOC_ASYNC, this::allocate);
     if (kernel != 0) {
       attempt(DriverCall.LAUNCH, this::launch);
@@ -133,7 +139,23 @@ final class CurrentProbe {
   }
 
   private int launch() {
-    return api.launchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0);
+    int status = api.launchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0);
+    return status == Status.SUCCESS && api.launches().hasLaunchAttributes()
+        ? launchWithAttributes()
+        : status;
+  }
+
+  private int launchWithAttributes() {
+    try (Arena arena = Arena.ofConfined()) {
+      long config = LaunchExtras.config(arena, stream, Grid.of(1), 1).address();
+      return api.launches().launchKernelEx(config, kernel, 0, 0);
+    }
+  }
+
+  /** Within one device, which needs no other. */
+  private int copyPeer() {
+    long half = BYTES / 2;
+    return api.peers().memcpyPeerAsync(device + half, context, device, context, half, stream);
   }
 
   /** What these take away is not there to be taken away again. */

@@ -1,5 +1,8 @@
 package io.fairlead.ffi.cuda;
 
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+
+import java.lang.foreign.Arena;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -14,6 +17,10 @@ final class MemPool {
   private static final int RESERVED_MEM_CURRENT = 5;
   private static final int USED_MEM_CURRENT = 7;
   private static final long KEEP_ALL = -1; // unsigned
+
+  // CUmemAccessDesc: type and number of the location, then what it may do
+  private static final int LOCATION_DEVICE = 1;
+  private static final int READ_WRITE = 3;
 
   private final CudaContext context;
   private final CudaApi api;
@@ -52,6 +59,14 @@ final class MemPool {
     long reserved = get(RESERVED_MEM_CURRENT, 0);
     long used = get(USED_MEM_CURRENT, 0);
     return Math.max(0, reserved - used);
+  }
+
+  /** Lets kernels and copies of another device reach what is allocated here. */
+  int allow(int other) {
+    try (Arena arena = Arena.ofConfined()) {
+      long description = arena.allocateFrom(JAVA_INT, LOCATION_DEVICE, other, READ_WRITE).address();
+      return api.peers().memPoolSetAccess(pool, description, 1);
+    }
   }
 
   void close() {

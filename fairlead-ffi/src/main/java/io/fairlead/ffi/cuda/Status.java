@@ -120,6 +120,7 @@ final class Status {
       case DriverException.INVALID_DEVICE -> "CUDA_ERROR_INVALID_DEVICE";
       case DriverException.INVALID_IMAGE -> "CUDA_ERROR_INVALID_IMAGE";
       case DriverException.INVALID_CONTEXT -> "CUDA_ERROR_INVALID_CONTEXT";
+      case DriverException.NO_BINARY_FOR_DEVICE -> "CUDA_ERROR_NO_BINARY_FOR_GPU";
       case DriverException.INVALID_HANDLE -> "CUDA_ERROR_INVALID_HANDLE";
       case DriverException.NOT_FOUND -> "CUDA_ERROR_NOT_FOUND";
       case DriverException.NOT_SUPPORTED -> "CUDA_ERROR_NOT_SUPPORTED";

@@ -39,6 +39,14 @@ class NvrtcTest {
     assertThat(compiler().compile(source(TWICE.text()), H200)).isSameAs(ptx);
   }
 
+  @Test
+  void whatItMadeSaysWhichKernelsItHas() {
+    DeviceCode code = DeviceCode.of(compiler().compile(TWICE, H200));
+    assertThat(code.toString()).startsWith("PTX").endsWith("for sm_90");
+    assertThat(code.kernels(H200)).containsOnlyKeys("twice");
+    assertThat(code.kernels(H200).get("twice")).containsExactly(Long.BYTES);
+  }
+
   /** A device that is newer than the compiler runs what the newest known one does. */
   @Test
   void takesTheNewestArchitectureThatItKnows() {
