@@ -1,7 +1,12 @@
 package io.fairlead.cli;
 
+import io.fairlead.device.spi.DeviceInfo;
+import io.fairlead.fault.FairleadException;
+import io.fairlead.memory.Device;
 import io.fairlead.runtime.DriverReport;
 import io.fairlead.runtime.Fairlead;
+import io.fairlead.runtime.FairleadConfig;
+import io.fairlead.solver.SparseSolver;
 import io.fairlead.task.CarrierMode;
 import io.fairlead.task.CarrierReport;
 import io.fairlead.task.TaskConfig;
@@ -41,13 +46,15 @@ final class DoctorCommand implements Callable<Integer> {
    *
    * @param affinity the processors that this process may use, as the system lists them, or null
    * @param carriers null if what was asked for cannot be had; refused then says why
+   * @param kernels for each GPU the form in which it takes the solver's kernels, or why none
    */
   private record Findings(
       int processors,
       @Nullable String affinity,
       @Nullable CarrierReport carriers,
       @Nullable String refused,
-      List<DriverReport> drivers) {}
+      List<DriverReport> drivers,
+      Map<String, String> kernels) {}
 
   @Override
   public Integer call() {
@@ -75,7 +82,47 @@ final class DoctorCommand implements Callable<Integer> {
         Processors.affinity(),
         carriers,
         refused,
-        Fairlead.drivers());
+        Fairlead.drivers(),
+        kernels(Fairlead.drivers()));
+  }
+
+  /** Opens each driver of GPUs: whether one works is known only then. */
+  private static Map<String, String> kernels(List<DriverReport> drivers) {
+    Map<String, String> found = new LinkedHashMap<>();
+    for (DriverReport driver : drivers) {
+      if (driver.available() && !driver.name().equals("host")) {
+        addKernels(driver.name(), found);
+      }
+    }
+    return found;
+  }
+
+  private static void addKernels(String driver, Map<String, String> found) {
+    try (Fairlead fairlead = Fairlead.open(FairleadConfig.defaults().withDevice(driver))) {
+      for (Device device : fairlead.devices()) {
+        DeviceInfo info = device.info();
+        String name =
+            driver
+                + " "
+                + info.ordinal()
+                + " ("
+                + info.name()
+                + ", "
+                + info.features().architectureName()
+                + ")";
+        found.put(name, kernels(device));
+      }
+    } catch (FairleadException | IllegalStateException cannotBeOpened) {
+      found.put(driver, "none: " + cannotBeOpened.getMessage());
+    }
+  }
+
+  private static String kernels(Device device) {
+    try {
+      return SparseSolver.kernels(device);
+    } catch (FairleadException refused) {
+      return "none: " + refused.getMessage();
+    }
   }
 
   private static String java() {
@@ -97,6 +144,7 @@ final class DoctorCommand implements Callable<Integer> {
     map.put("affinity", found.affinity());
     map.put("carriers", carriers(found));
     map.put("drivers", found.drivers().stream().map(DoctorCommand::driver).toList());
+    map.put("kernels", new LinkedHashMap<String, @Nullable Object>(found.kernels()));
     return map;
   }
 
@@ -151,6 +199,7 @@ final class DoctorCommand implements Callable<Integer> {
       lines.add("            for own ones: java " + report.flag());
     }
     found.drivers().forEach(driver -> lines.add("driver      " + line(driver)));
+    found.kernels().forEach((gpu, form) -> lines.add("kernels     " + gpu + ": " + form));
     lines.add("");
     lines.addAll(CarrierTable.lines(report == null ? null : report.mode()));
     return lines;

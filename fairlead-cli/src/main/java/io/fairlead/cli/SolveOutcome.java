@@ -61,6 +61,7 @@ record SolveOutcome(
     map.put("levels", setup.levels().size());
     map.put("ranks", request.ranks());
     map.put("device", deviceName);
+    map.put("kernels", setup.kernels());
     map.put("sync", request.waitMode().name().toLowerCase(java.util.Locale.ROOT));
     map.put("columns", columns.size());
     map.put("jobs", request.jobs());

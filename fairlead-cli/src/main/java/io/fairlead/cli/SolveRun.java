@@ -76,9 +76,10 @@ final class SolveRun {
         progress.done(
             String.format(
                 Locale.ROOT,
-                "set up: %d levels, operator complexity %.2f",
+                "set up: %d levels, operator complexity %.2f, kernels %s",
                 solver.setupReport().levels().size(),
-                solver.setupReport().operatorComplexity()));
+                solver.setupReport().operatorComplexity(),
+                solver.setupReport().kernels()));
         opening.prepared();
         return solveAndWrite(fairlead, solver, input, read, setup);
       }

@@ -2,9 +2,14 @@ package io.fairlead.cli;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
+import org.junit.jupiter.api.io.TempDir;
 
 class DoctorCommandTest {
+  private static final String LIBRARY_PROPERTY = "fairlead.cuda.library";
 
   @Test
   void saysWhatIsUsedAndWhy() {
@@ -27,5 +32,28 @@ class DoctorCommandTest {
         .contains("\"mode\": \"own\"")
         .contains("\"flag\": \"--add-opens java.base/java.lang=ALL-UNNAMED\"")
         .contains("\"name\": \"host\"");
+  }
+
+  /** On the stand-in, whose devices are as an H200. */
+  @Test
+  @EnabledOnOs(OS.LINUX)
+  void saysInWhichFormAGpuTakesTheKernels(@TempDir Path folder) {
+    String before = System.getProperty(LIBRARY_PROPERTY);
+    System.setProperty(LIBRARY_PROPERTY, StandInDriver.build(folder).toString());
+    try {
+      Run run = Run.fairlead("doctor");
+      assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.OK);
+      assertThat(run.out())
+          .contains("kernels     cuda 0 (Stand-in 0, sm_90): prebuilt machine code")
+          .contains("kernels     cuda 1 (Stand-in 1, sm_90): prebuilt machine code");
+      assertThat(Run.fairlead("doctor", "--json").out())
+          .contains("\"cuda 0 (Stand-in 0, sm_90)\": \"prebuilt machine code\"");
+    } finally {
+      if (before == null) {
+        System.clearProperty(LIBRARY_PROPERTY);
+      } else {
+        System.setProperty(LIBRARY_PROPERTY, before);
+      }
+    }
   }
 }

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.fairlead.device.DeviceException;
 import io.fairlead.runtime.DriverReport;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.runtime.FairleadConfig;
@@ -129,6 +130,40 @@ class SolveOnCudaGpuTest {
     a.multiply(found.x(), product);
     double[] b = ones(a.rows());
     assertThat(distance(b, product)).isLessThanOrEqualTo(1.01 * options.tolerance() * norm(b));
+  }
+
+  /** Each form of the kernels, where it can be had: as many iterations, and how long it took. */
+  @ParameterizedTest
+  @ValueSource(strings = {"binary", "source", "ptx"})
+  void eachFormOfTheKernelsSolvesAlike(String code) {
+    CsrMatrix a = Poisson.grid3d(64);
+    Solution expected = solve("host", a, SolverOptions.DEFAULT);
+    try (Fairlead fairlead =
+        Fairlead.open(
+            FairleadConfig.defaults().withDevice("cuda").withDriverSetting("code", code))) {
+      long start = System.nanoTime();
+      String form = kernels(fairlead);
+      System.out.println(
+          "kernels: " + form + ", loaded in " + (System.nanoTime() - start) / 1_000_000 + " ms");
+      try (SparseSolver solver = SparseSolver.setup(fairlead, a, SolverOptions.DEFAULT)) {
+        assertThat(solver.setupReport().kernels()).isEqualTo(form);
+        Solution found = solver.solve(ones(a.rows()));
+        assertThat(found.report().iterations())
+            .isCloseTo(expected.report().iterations(), within(1));
+        assertThat(distance(expected.x(), found.x()))
+            .isLessThanOrEqualTo(1e-5 * norm(expected.x()));
+      }
+    }
+  }
+
+  private static String kernels(Fairlead fairlead) {
+    try {
+      return SparseSolver.kernels(fairlead.device());
+    } catch (DeviceException notHere) {
+      System.out.println("!! NOT RUN: " + notHere.getMessage());
+      assumeTrue(false, notHere.getMessage());
+      throw notHere;
+    }
   }
 
   /** Two solves on one device have the same bits. */

@@ -11,6 +11,8 @@ import java.util.List;
  * @param solveBytes device memory that one solve takes in addition, all ranks together
  * @param seconds the time it took
  * @param hierarchySeconds the part of it that the CPU needed to build the hierarchy
+ * @param kernels the form in which the devices have the kernels: {@code in Java}, {@code prebuilt
+ *     machine code}
  */
 public record SetupReport(
     List<LevelSize> levels,
@@ -18,7 +20,8 @@ public record SetupReport(
     long residentBytes,
     long solveBytes,
     double seconds,
-    double hierarchySeconds) {
+    double hierarchySeconds,
+    String kernels) {
 
   /** Copies the list. */
   public SetupReport {

@@ -1,5 +1,6 @@
 package io.fairlead.solver;
 
+import io.fairlead.memory.Device;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.solver.internal.Hierarchy;
 import io.fairlead.solver.internal.Multigrid;
@@ -110,6 +111,17 @@ public final class SparseSolver implements AutoCloseable {
       SolverOptions options) {
     Objects.requireNonNull(operator, "operator");
     return new Setup(fairlead, options).ofOperator(operator, preconditionerMatrix);
+  }
+
+  /**
+   * In which form this device takes the solver's kernels: {@code in Java} on the host device; on a
+   * GPU machine code that was built before, the source compiled there, or PTX, whichever of these
+   * fits first. Loads them to find out. Blocks its task.
+   *
+   * @throws io.fairlead.device.DeviceException if the device takes none of them
+   */
+  public static String kernels(Device device) {
+    return RankParts.kernelForm(device);
   }
 
   /**
@@ -437,7 +449,8 @@ public final class SparseSolver implements AutoCloseable {
           parts.residentBytes(),
           parts.solveBytes(),
           (System.nanoTime() - start) * NANOS,
-          hierarchySeconds);
+          hierarchySeconds,
+          parts.kernelForms());
     }
   }
 }

@@ -11,7 +11,6 @@ import java.lang.invoke.MethodHandle;
  * CudaApi}. Whoever calls one asks first whether it is there.
  */
 final class LaunchApi {
-  private static final MethodHandle PIP = CudaApi.shape(JAVA_LONG, JAVA_INT, JAVA_LONG);
   private static final MethodHandle PII = CudaApi.shape(JAVA_LONG, JAVA_INT, JAVA_INT);
   private static final MethodHandle PPP = CudaApi.shape(JAVA_LONG, JAVA_LONG, JAVA_LONG);
   private static final MethodHandle PPPP =
@@ -19,14 +18,12 @@ final class LaunchApi {
   private static final MethodHandle PPIP = CudaApi.shape(JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG);
 
   private final MemorySegment launchKernelEx;
-  private final MemorySegment funcGetAttribute;
   private final MemorySegment funcSetAttribute;
   private final MemorySegment maxActiveBlocks;
   private final MemorySegment maxActiveClusters;
 
   LaunchApi(CudaApi api) {
     launchKernelEx = api.optional("cuLaunchKernelEx");
-    funcGetAttribute = api.optional("cuFuncGetAttribute");
     funcSetAttribute = api.optional("cuFuncSetAttribute");
     maxActiveBlocks = api.optional("cuOccupancyMaxActiveBlocksPerMultiprocessor");
     maxActiveClusters = api.optional("cuOccupancyMaxActiveClusters");
@@ -36,8 +33,8 @@ final class LaunchApi {
     return launchKernelEx.address() != 0;
   }
 
-  boolean hasFunctionAttributes() {
-    return funcGetAttribute.address() != 0 && funcSetAttribute.address() != 0;
+  boolean hasFunctionSetting() {
+    return funcSetAttribute.address() != 0;
   }
 
   boolean hasOccupancy() {
@@ -53,14 +50,6 @@ final class LaunchApi {
       return (int) PPPP.invokeExact(launchKernelEx, config, function, parameters, extra);
     } catch (Throwable e) {
       throw CudaApi.unexpected("cuLaunchKernelEx", e);
-    }
-  }
-
-  int funcGetAttribute(long value, int attribute, long function) {
-    try {
-      return (int) PIP.invokeExact(funcGetAttribute, value, attribute, function);
-    } catch (Throwable e) {
-      throw CudaApi.unexpected("cuFuncGetAttribute", e);
     }
   }
 

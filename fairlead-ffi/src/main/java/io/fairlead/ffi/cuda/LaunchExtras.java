@@ -105,7 +105,7 @@ final class LaunchExtras {
               + features.sharedBytesMax()
               + ", the kernel's own arrays included; take less for each block");
     }
-    if (!sharedRaised && context.api.launches().hasFunctionAttributes()) {
+    if (!sharedRaised && context.api.launches().hasFunctionSetting()) {
       raiseShared(grid, features);
     }
   }
@@ -119,7 +119,7 @@ final class LaunchExtras {
     Scratch scratch = Scratch.take();
     try {
       context.check(
-          api.funcGetAttribute(scratch.answer(), FUNCTION_SHARED_BYTES, function),
+          context.api.funcGetAttribute(scratch.answer(), FUNCTION_SHARED_BYTES, function),
           "cuFuncGetAttribute");
       int own = scratch.intAnswer();
       if (own + grid.sharedBytes() <= SHARED_BYTES) {

@@ -30,6 +30,7 @@ final class EmulatedGpu {
           System.getProperty("fairlead.root", ".."),
           "fairlead-cli/src/test/native/emulated-gpu.cpp");
 
+  private final Path library;
   private final MethodHandle signature;
   private final MethodHandle launch;
 
@@ -51,6 +52,7 @@ final class EmulatedGpu {
   }
 
   private EmulatedGpu(Path library) {
+    this.library = library;
     SymbolLookup symbols = SymbolLookup.libraryLookup(library, Arena.global());
     Linker linker = Linker.nativeLinker();
     signature =
@@ -115,6 +117,11 @@ final class EmulatedGpu {
     } catch (InterruptedException e) {
       throw new IllegalStateException("interrupted while g++ ran", e);
     }
+    return library;
+  }
+
+  /** The compiled kernels, for the stand-in driver. */
+  Path library() {
     return library;
   }
 

@@ -79,7 +79,7 @@ public final class EmulatedGpuProvider implements DriverProvider {
 
   private static Object call(Driver host, Method method, Object[] arguments) throws Throwable {
     return switch (method.getName()) {
-      case "accepts" -> arguments[0] instanceof ModuleImage.CudaSource;
+      case "accepts" -> arguments[arguments.length - 1] instanceof ModuleImage.CudaSource;
       case "moduleLoad" -> host.moduleLoad((long) arguments[0], kernels());
       case "launch" -> launch(host, arguments);
       default -> forward(host, method, arguments);

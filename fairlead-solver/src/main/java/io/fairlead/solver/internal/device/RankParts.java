@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.ToLongFunction;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -64,6 +65,21 @@ public final class RankParts implements AutoCloseable {
       kernels.values().forEach(SolverKernels::close);
       throw failure;
     }
+  }
+
+  /** In which form a device gets the kernels: loads them, and lets them go. Blocks its task. */
+  public static String kernelForm(Device device) {
+    try (SolverKernels kernels = SolverKernels.load(device)) {
+      return kernels.form();
+    }
+  }
+
+  /** In which form the devices have the kernels. */
+  public String kernelForms() {
+    return kernels.values().stream()
+        .map(SolverKernels::form)
+        .distinct()
+        .collect(Collectors.joining("; "));
   }
 
   private static List<RankPart> makeParts(

@@ -150,13 +150,18 @@ final class SolverKernels implements AutoCloseable {
   static SolverKernels load(Device device) {
     ModuleImage java = new ModuleImage.Java(JavaKernels.ALL);
     return device.context().driver().accepts(java)
-        ? load(device, java, new HostGrids())
-        : load(device, CudaKernels.source(), new GpuGrids());
+        ? load(device, List.of(java), new HostGrids())
+        : load(device, CudaKernels.images(), new GpuGrids());
   }
 
-  private static SolverKernels load(Device device, ModuleImage image, KernelGrids grids) {
-    KernelModule module = device.load(new ModuleSource(NAME, List.of(image)));
+  private static SolverKernels load(Device device, List<ModuleImage> images, KernelGrids grids) {
+    KernelModule module = device.load(new ModuleSource(NAME, images));
     return new SolverKernels(module, grids);
+  }
+
+  /** In which form they were loaded: {@code prebuilt machine code}. */
+  String form() {
+    return CudaKernels.describe(module.image());
   }
 
   /** The pieces of a dot product of this many items; at least one, so that every sum is written. */
