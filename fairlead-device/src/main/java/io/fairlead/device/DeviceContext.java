@@ -72,7 +72,6 @@ import org.jspecify.annotations.Nullable;
  * failure     | first fault, or close   | any         | CAS from null
  * closed      | close                   | any         | volatile
  * polling     | table, once             | table       | plain
- * pollerRests | poller, any waiter      | same        | volatile; see hasPending
  * heartbeat   | poller                  | poller      | plain
  * </pre>
  */
@@ -994,10 +993,13 @@ public final class DeviceContext implements AutoCloseable {
     return notified && !core.adopted;
   }
 
-  /** Somebody waits for this stream now; wakes the poller if it is needed and rests. */
+  /**
+   * Somebody waits for this stream now, who has counted himself: the poller looks, and looks often
+   * again if it napped between looks at older waits.
+   */
   void waitingBegan(StreamCore core) {
     if (!isNotified(core)) {
-      poller.wake();
+      tasks.ringPoller();
     }
   }
 
@@ -1016,9 +1018,6 @@ public final class DeviceContext implements AutoCloseable {
 
   /** Looks at the streams that nobody notifies us of. Called by one thread at a time. */
   private final class Poller implements PollSource {
-    /** Whether the caller of poll may sleep without looking at us. */
-    private volatile boolean rests;
-
     private long heartbeat = System.nanoTime();
 
     @Override
@@ -1051,23 +1050,12 @@ public final class DeviceContext implements AutoCloseable {
 
     @Override
     public boolean hasPending() {
-      // first this, then look: a waiter counts itself first and looks at this afterwards, so at
-      // least one of the two sees the other
-      rests = true;
       for (StreamCore core : cores) {
         if (!isNotified(core) && core.hasWaiters()) {
-          rests = false;
           return true;
         }
       }
       return false;
-    }
-
-    void wake() {
-      if (rests) {
-        rests = false;
-        tasks.ringPoller();
-      }
     }
   }
 

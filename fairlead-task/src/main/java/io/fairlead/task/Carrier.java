@@ -114,7 +114,17 @@ final class Carrier extends RoleThread {
 
   private boolean searches;
   private boolean works = true;
-  private int naps;
+
+  /** It has run something since it last looked for more. */
+  private boolean ran;
+
+  /** It has slept since it last found something. */
+  private boolean slept;
+
+  /** It may be the attendant; has found nothing since then. */
+  private boolean attends;
+
+  private long attendedNanos;
 
   /** A time that costs nothing: when this carrier last asked for it. */
   private long clock;
@@ -173,10 +183,7 @@ final class Carrier extends RoleThread {
         next = search();
       }
       if (next != null) {
-        if (naps > 0) {
-          naps = 0;
-          carriers.leaveNap(this);
-        }
+        leaveAttendance();
         resume(next);
       } else if (!rest()) {
         return;
@@ -220,14 +227,15 @@ final class Carrier extends RoleThread {
 
   private boolean isOverdue(long now, long since) {
     return (since > Carriers.READY_NANOS && !carriers.ready.isEmpty())
-        || (since > Carriers.POLL_NANOS && (slot != null || !staying.isEmpty() || isPollDue(now)))
+        || (since > Carriers.POLL_NANOS && (slot != null || !staying.isEmpty()))
+        || (since > Carriers.FORK_POLL_NANOS && isPollDue(now))
         || (since > Watcher.LATE_NANOS && !queue.isEmpty())
         || (spare && carriers.hasTooManySpares());
   }
 
   private boolean isPollDue(long now) {
     return carriers.hasSources()
-        && carriers.nanosSincePoll(now) > Carriers.POLL_NANOS
+        && carriers.nanosSincePoll(now) > Carriers.FORK_POLL_NANOS
         && carriers.anyPending();
   }
 
@@ -271,6 +279,7 @@ final class Carrier extends RoleThread {
   @SuppressWarnings("CatchingUnchecked") // what a continuation throws must not end the carrier
   private void resume(Resumable next) {
     MOUNTED.setOpaque(this, next);
+    ran = true;
     woke = false;
     if (hasWork()) {
       carriers.watch(); // who yielded, or what a poll made ready, was said to nobody
@@ -462,10 +471,11 @@ final class Carrier extends RoleThread {
       return null;
     }
     Resumable found = look();
-    if (found == null && (searches || (naps == 0 && carriers.trySearch()))) {
+    if (found == null && (searches || begins())) {
       searches = true;
       found = lookForAWhile();
     }
+    ran = false;
     if (searches) {
       searches = false;
       if (found == null) {
@@ -474,34 +484,69 @@ final class Carrier extends RoleThread {
         carriers.foundWork();
       }
     }
-    if (found != null) {
+    if (found != null && !attends) {
       carriers.watchPending();
     }
     return found;
   }
 
+  /** Whether it is to search; it is counted then. Who has just gone idle takes over what pends. */
+  private boolean begins() {
+    if (ran && carriers.takeOver(this)) {
+      attendFromNow();
+      if (carriers.roomToSearch() || carriers.roomToLinger()) {
+        carriers.startSearch(); // whoever it took over from goes to sleep in exchange
+        return true;
+      }
+      return false;
+    }
+    return !slept && carriers.trySearch();
+  }
+
+  private void attendFromNow() {
+    attends = true;
+    attendedNanos = System.nanoTime();
+  }
+
+  private void leaveAttendance() {
+    slept = false;
+    if (attends) {
+      attends = false;
+      carriers.leave(this);
+    }
+  }
+
+  /** For a short while, or, as the attendant, for a long one. */
   private @Nullable Resumable lookForAWhile() {
     if (!carriers.roomToSearch() && !carriers.roomToLinger()) {
       return look();
     }
-    boolean lingers = false;
-    Resumable found = null;
     long start = System.nanoTime();
     long end = start + Carriers.SEARCH_NANOS;
+    if (carriers.isAttendant(this)) {
+      attendFromNow(); // went idle just now, or was rung
+      end = start + Nap.SEARCH_NANOS;
+    } else {
+      attends = false;
+    }
+    Resumable found = null;
     for (long now = start; found == null && now - end < 0; now = System.nanoTime()) {
       found = look();
       if (found == null) {
-        if (!lingers && carriers.lingers()) {
-          lingers = true;
-          end = start + Carriers.SEARCH_PENDING_NANOS;
+        if (attends != carriers.attends(this)) {
+          attends = !attends;
+          attendedNanos = now;
+          end = attends ? now + Nap.SEARCH_NANOS : endWithoutAttendance(start, now);
         }
         makeRoom();
       }
     }
-    if (lingers) {
-      carriers.stopLingering();
-    }
     return found;
+  }
+
+  /** Another has taken over: it need not hinder those who work. */
+  private long endWithoutAttendance(long start, long now) {
+    return carriers.tooManySearch() ? now : start + Carriers.SEARCH_NANOS;
   }
 
   @SuppressWarnings("ThreadPriorityCheck") // where there is one processor others may want it
@@ -540,7 +585,7 @@ final class Carrier extends RoleThread {
     bell = PARKED; // volatile, before the last look: see Carriers
     VarHandle.fullFence();
     own = slot != null || !staying.isEmpty();
-    long nanos = own ? 0 : carriers.sleepNanos(this, naps);
+    long nanos = own ? 0 : sleepNanos();
     if (nanos > 0) {
       doze(spare ? Math.min(nanos, SPARE_IDLE_NANOS) : nanos);
     }
@@ -555,8 +600,18 @@ final class Carrier extends RoleThread {
     return true;
   }
 
+  private long sleepNanos() {
+    long now = System.nanoTime();
+    if (!attends) {
+      attendedNanos = now;
+    }
+    long nanos = carriers.sleepNanos(this, now - attendedNanos);
+    attends = carriers.isAttendant(this);
+    return nanos;
+  }
+
   private void doze(long nanos) {
-    naps++;
+    slept = true;
     if (nanos != Long.MAX_VALUE) {
       LockSupport.parkNanos(this, nanos);
     } else {
@@ -583,7 +638,7 @@ final class Carrier extends RoleThread {
       carriers.stopSearch();
       carriers.watch(); // what it was woken for, a source that rang, say, is nobody's now
     }
-    carriers.leaveNap(this);
+    leaveAttendance();
     handOver();
     if (carriers.workVisible()) {
       carriers.signal(); // also what it was woken for

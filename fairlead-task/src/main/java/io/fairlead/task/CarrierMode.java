@@ -25,8 +25,8 @@ public enum CarrierMode {
               "nothing: public API only"),
           new Difference(
               "Who looks for finished work that has no owner",
-              "idle carriers; busy ones every 61 turns or 50 us, and at forks; a watcher if nobody"
-                  + " has looked for 100 us",
+              "the carrier that went idle last; busy ones every 61 turns or 50 us, and at forks; a"
+                  + " watcher if nobody has looked for 100 us",
               "one poller thread"),
           new Difference(
               "What it costs to wake a task",

@@ -6,7 +6,6 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ThreadFactory;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
@@ -23,7 +22,7 @@ import org.jspecify.annotations.Nullable;
  * BUSY       takes from its next slot, its own queue, the common queue; runs it
  *   → SEARCHING  nothing of its own: steals, polls, spins for a while. Counted in
  *                `searching`: while one searches, nobody is woken
- *   → PARKED     announced (bell), looked once more, asleep; or napping while something is pending
+ *   → PARKED     announced (bell), looked once more, asleep; the attendant naps instead
  *   → SEARCHING  woken by one who made work ready, and who counted it as searching
  * SEARCHING → BUSY   found something; the last searcher wakes another if there is more
  * </pre>
@@ -45,6 +44,29 @@ import org.jspecify.annotations.Nullable;
  * before the last look of whoever parks next. A waker that finds no bell has hidden later producers
  * behind its count: hence its second look, after it took itself off.
  *
+ * <p><b>The attendant</b> is the one idle carrier that sees to what is pending with a source; the
+ * others sleep. It is the one that went idle last, since what its task waits for is most likely
+ * what ends next, and goes on best where it is warm. It runs what it finds at once.
+ *
+ * <pre>
+ * attendant  | goes to                    | when, and what sees to it that no source is forgotten
+ * none       | a carrier that goes idle   | something is pending: it looks, then swaps itself in
+ * another    | the same                   | likewise, without asking: that one sees it at its next
+ *            |                            | look, and sleeps
+ * none       | one that rests             | it has said that it will park; swaps itself in, and looks
+ *            |                            | then: of two that rest at once each sees the other's
+ *            |                            | claim, or none is needed
+ * itself     | none                       | it rests and nothing is pending: it looks once more
+ *            |                            | afterwards, for who relied on it. What is pending later
+ *            |                            | rings
+ * itself     | none                       | it goes to run something: afterwards it looks whether
+ *            |                            | the watcher sleeps while something is pending
+ * </pre>
+ *
+ * It searches on for {@link Nap#SEARCH_NANOS}, then it naps, for a share of the time that it has
+ * waited. A ring wakes it from a nap, and it searches on again. While carriers are all busy, or
+ * sleep because the attendant has just gone to run something, the watcher polls, or wakes one.
+ *
  * <p><b>The next slot</b> is not published in that sense: what a running task wakes last waits
  * there for it to suspend, since waking a carrier costs more than most tasks go on for. A task that
  * is known to go on signals at once, and a searcher may take what it left at sight. From any other
@@ -54,10 +76,9 @@ import org.jspecify.annotations.Nullable;
  * field      | writer                | reader   | mode, guard
  * all        | watcher (spares come and go) | anyone | copy on write
  * searching  | carriers, wakers      | producers | atomic: see above
- * lingering  | searchers             | searchers | atomic: one searches on for what is pending
  * bell (of each) | its carrier, wakers | wakers | volatile, compare-and-set: one waker for each park
- * napper     | carriers              | carriers, watcher | compare-and-set: one naps and polls while
- *            |                       |          | something is pending, the others sleep
+ * attendant  | carriers              | carriers, watcher | volatile; taken over by a write, given up by
+ *            |                       |          | compare-and-set, so that only who has it does
  * sparesWanted | watcher             | spares   | volatile
  * sparesActive | watcher, spares     | same     | atomic
  * lastPoll   | who polls             | carriers, watcher | opaque: a hint
@@ -80,23 +101,23 @@ final class Carriers {
   /** Longest time between two polls of a carrier that is busy with short tasks. */
   static final long POLL_NANOS = 50_000;
 
+  /** Nobody polled for so long while something is pending: the watcher sees to it. */
+  static final long UNATTENDED_NANOS = 100_000;
+
   /** A task that forks lets its carrier look at the common queue no more often than this. */
   static final long READY_NANOS = 10_000;
 
   /** How long a carrier searches before it parks: about what a park and a wake cost together. */
   static final long SEARCH_NANOS = 20_000;
 
-  /**
-   * How long one of them goes on while something is pending: most device work of interest is
-   * shorter, and a nap takes some 50 µs longer than it says.
-   */
-  static final long SEARCH_PENDING_NANOS = 300_000;
-
-  /** Naps while something is pending: the first one; they double up to the source's maximum. */
-  static final long NAP_NANOS_FIRST = 20_000;
-
   /** Longest nap while something is pending, whatever its source says. */
   static final long NAP_NANOS_MAX = 20_000_000;
+
+  /**
+   * A busy carrier whose task forks polls no more often than this: a poll costs it a yield, some 1
+   * µs, and the look at the clock that leads there comes every 10 to 25 µs.
+   */
+  static final long FORK_POLL_NANOS = 25_000;
 
   /** What a searcher sees in a next slot for so long, in one turn, it may take. */
   static final long SLOT_NANOS = 2_000;
@@ -108,13 +129,13 @@ final class Carriers {
   private static final long CLOSE_NANOS_MAX = 30_000_000_000L;
 
   private static final VarHandle LAST_POLL;
-  private static final VarHandle NAPPER;
+  private static final VarHandle ATTENDANT;
 
   static {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       LAST_POLL = lookup.findVarHandle(Carriers.class, "lastPoll", long.class);
-      NAPPER = lookup.findVarHandle(Carriers.class, "napper", Carrier.class);
+      ATTENDANT = lookup.findVarHandle(Carriers.class, "attendant", Carrier.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -133,12 +154,11 @@ final class Carriers {
   final ThreadFactory threads = this::thread;
   private final CopyOnWriteArrayList<Polled> sources = new CopyOnWriteArrayList<>();
   private final AtomicInteger searching = new AtomicInteger();
-  private final AtomicBoolean lingering = new AtomicBoolean();
   private final AtomicInteger sparesActive = new AtomicInteger();
-  private final Watcher watcher;
+  final Watcher watcher;
   final LongAdder wakes = new LongAdder();
   private volatile Carrier[] all;
-  private volatile @Nullable Carrier napper;
+  private volatile @Nullable Carrier attendant;
   private volatile int sparesWanted;
   private volatile boolean closing;
   private long lastPoll;
@@ -329,12 +349,18 @@ final class Carriers {
     sources.remove(source);
   }
 
-  /** A source has something pending again: somebody has to look. Any thread; never blocks. */
+  /** A source has something new pending: somebody has to look. Any thread; never blocks. */
   void ring() {
-    if (here() == null) {
+    VarHandle.fullFence(); // between what was published and the look at who sleeps
+    if (here() != null) {
+      watch(); // this carrier looks as soon as its task suspends, which most often is at once
+      return;
+    }
+    Carrier attends = attendant;
+    if (attends == null) {
       signal();
     } else {
-      watch(); // this carrier looks as soon as its task suspends, which most often is at once
+      signal(attends); // from a nap, if it is in one
     }
   }
 
@@ -376,9 +402,34 @@ final class Carriers {
     return least;
   }
 
+  /** How what is pending is seen to. */
+  enum Attention {
+    /** Nothing is pending; or only what has been for so long that its attendant naps. */
+    ENOUGH,
+    /** A carrier looks just now, or did not long ago. */
+    LIVELY,
+    /** Nobody has looked for {@link #UNATTENDED_NANOS}, and no idle carrier sees to it. */
+    NONE
+  }
+
+  /** By the watcher. */
+  Attention attention(long now) {
+    if (sources.isEmpty()) {
+      return Attention.ENOUGH;
+    }
+    Carrier attends = attendant;
+    if (attends != null) {
+      return attends.isParked() ? Attention.ENOUGH : Attention.LIVELY;
+    }
+    if (!anyPending()) {
+      return Attention.ENOUGH;
+    }
+    return nanosSincePoll(now) < UNATTENDED_NANOS ? Attention.LIVELY : Attention.NONE;
+  }
+
   /** Something is pending, and no idle carrier sees to it. */
   boolean pendingUnattended() {
-    return !sources.isEmpty() && napper == null && anyPending();
+    return !sources.isEmpty() && attendant == null && anyPending();
   }
 
   // --- searching and parking: called by carriers
@@ -406,13 +457,37 @@ final class Carriers {
     return regulars == 1 && hasSources() && anyPending();
   }
 
-  /** Whether something is pending, and the caller is the one to search on for it. */
-  boolean lingers() {
-    return !lingering.get() && hasSources() && anyPending() && lingering.compareAndSet(false, true);
+  /** Whether more search than {@link #trySearch} lets. */
+  boolean tooManySearch() {
+    return 2 * searching.get() > regulars;
   }
 
-  void stopLingering() {
-    lingering.set(false);
+  /** Whether it is the attendant. */
+  boolean isAttendant(Carrier carrier) {
+    return attendant == carrier;
+  }
+
+  /**
+   * The caller has just gone idle: whether it is the attendant now, because something is pending.
+   */
+  boolean takeOver(Carrier carrier) {
+    if (!needsAttendant()) {
+      return false;
+    }
+    attendant = carrier; // volatile: who was it sees that at its next look
+    return true;
+  }
+
+  /** The caller searches: whether it is the attendant, or is now since nobody was. */
+  boolean attends(Carrier carrier) {
+    Carrier now = attendant;
+    return now == carrier
+        || (now == null && needsAttendant() && ATTENDANT.compareAndSet(this, null, carrier));
+  }
+
+  /** Whether one is needed. */
+  private boolean needsAttendant() {
+    return !sources.isEmpty() && anyPending();
   }
 
   /** One that was about to park goes back to search, whatever the others do. */
@@ -468,48 +543,50 @@ final class Carriers {
 
   /**
    * How long a carrier that has announced itself may sleep: 0 not at all, for ever if nothing is
-   * pending, else one of them for a nap.
+   * pending or another sees to it, else, as the attendant, for a nap.
+   *
+   * @param idleNanos how long it has found nothing
    */
-  long sleepNanos(Carrier carrier, int naps) {
+  long sleepNanos(Carrier carrier, long idleNanos) {
     if (workVisible() || closing) {
       return 0;
     }
-    if (napsFor(carrier)) {
-      return Math.min(NAP_NANOS_FIRST << Math.min(naps, 20), napNanosMax());
-    }
-    return Long.MAX_VALUE;
+    return rests(carrier) ? Long.MAX_VALUE : Nap.nanos(idleNanos, napNanosMax());
   }
 
-  /** Whether something is pending, and this is the one carrier that looks at it now and then. */
-  private boolean napsFor(Carrier carrier) {
+  /** Whether there is nothing that the caller has to look at now and then. */
+  private boolean rests(Carrier carrier) {
     if (sources.isEmpty()) {
-      return false;
+      return true;
     }
     for (; ; ) {
-      Carrier now = napper;
+      Carrier now = attendant;
       if (now != null && now != carrier) {
-        return false;
-      }
-      // first the claim, then the look: two that rest at once must not leave it to each other
-      if (now == null && !NAPPER.compareAndSet(this, null, carrier)) {
-        return false;
-      }
-      if (anyPending()) {
         return true;
       }
-      napper = null; // volatile, and a look after it: others may have parked relying on the claim
-      if (!anyPending()) {
+      // first the claim, then the look: two that rest at once must not leave it to each other
+      if (now == null && !ATTENDANT.compareAndSet(this, null, carrier)) {
+        return true;
+      }
+      if (anyPending()) {
         return false;
+      }
+      // before a look: others may have parked relying on the claim
+      if (!giveUp(carrier) || !anyPending()) {
+        return true;
       }
     }
   }
 
-  /** Rests no more: what it looked after is the watcher's while it is busy. */
-  void leaveNap(Carrier carrier) {
-    // volatile, before the look at the watcher: it sees that nobody is left, or is woken
-    if (napper == carrier) {
-      napper = null;
-      watch();
+  /** Compare-and-set: another may have taken over. */
+  private boolean giveUp(Carrier carrier) {
+    return ATTENDANT.compareAndSet(this, carrier, null);
+  }
+
+  /** It runs something now: what it looked after is the watcher's. */
+  void leave(Carrier carrier) {
+    if (giveUp(carrier)) {
+      watchPending(); // after it: the watcher sees that nobody is left, or is woken
     }
   }
 

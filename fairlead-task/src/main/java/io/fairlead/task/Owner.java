@@ -15,7 +15,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * One platform thread that owns something which only one thread may touch, and does what others ask
  * of it. Its loop: retired nodes → commands → tasks that are ready → poll sources → spin → yield →
- * park.
+ * while a source has something pending: search on, if it is a poller, then {@link Nap} → park.
  *
  * <p>Commands come through a bounded queue that refuses with a value. Retired nodes come through an
  * intrusive list that never refuses. An owner outlives the tasks that use it.
@@ -54,7 +54,7 @@ import org.jspecify.annotations.Nullable;
  * resumes   | anyone (add), owner    | owner     | a queue that never refuses
  * affine    | owner, and the affine tasks on it | owner | plain: one platform thread
  * mountedAt | owner                  | anyone    | opaque: a report may be late; 0: none is mounted
- * polling   | owner                  | owner     | plain
+ * polling, idleSince | owner         | owner     | plain
  * closing   | closer                 | anyone    | volatile, after the queue was closed
  * </pre>
  *
@@ -74,9 +74,6 @@ public final class Owner implements AutoCloseable {
 
   /** A command that waits: longest sleep between two polls of the owner's sources. */
   private static final long NAP_NANOS_WAITING = 50_000;
-
-  /** First sleep while a source has something pending; doubles up to the configured maximum. */
-  private static final long NAP_NANOS_FIRST = 20_000;
 
   /** Stands in the retired list once the owner has ended. */
   private static final Retired END =
@@ -127,6 +124,13 @@ public final class Owner implements AutoCloseable {
   /** It serves one engine, which gives it one call at a time. */
   final boolean forEngine;
 
+  /**
+   * How long it looks at what is pending without a nap. Only the poller of the JDK's carriers does,
+   * which waits for devices in place of all tasks; other owners would do it in place of those who
+   * compute.
+   */
+  private final long searchNanos;
+
   private final TaskConfig config;
   private final CommandQueue commands;
   private final CopyOnWriteArrayList<PollSource> sources = new CopyOnWriteArrayList<>();
@@ -146,23 +150,43 @@ public final class Owner implements AutoCloseable {
   private volatile @Nullable Retired retired;
   private volatile boolean closing;
   private boolean polling;
+  private long idleSince;
   private int affine;
 
   @SuppressWarnings("unused") // through MOUNTED_AT
   private long mountedAt;
 
   Owner(String name, Role role, TaskConfig config, @Nullable Carriers carriers) {
-    this(name, role, config, carriers, false);
+    this(name, role, config, carriers, false, 0);
   }
 
-  Owner(String name, Role role, TaskConfig config, @Nullable Carriers carriers, boolean forEngine) {
+  private Owner(
+      String name,
+      Role role,
+      TaskConfig config,
+      @Nullable Carriers carriers,
+      boolean forEngine,
+      long searchNanos) {
     this.forEngine = forEngine;
+    this.searchNanos = searchNanos;
     this.name = Objects.requireNonNull(name, "name");
     this.role = ownerRole(role);
     this.config = config;
     this.carriers = carriers;
     this.commands = new CommandQueue(config.ownerQueue());
     this.thread = new RoleThread(name, role, this, this::loop);
+  }
+
+  /** One that serves an engine. */
+  static Owner forEngine(String name, TaskConfig config, @Nullable Carriers carriers) {
+    return new Owner(name, Role.OWNER, config, carriers, true, 0);
+  }
+
+  /** One that looks at sources for tasks that the JDK's carriers run. */
+  static Owner poller(TaskConfig config) {
+    boolean alone = Runtime.getRuntime().availableProcessors() == 1; // searching hinders
+    return new Owner(
+        "poller", Role.DEVICE_MANAGER, config, null, false, alone ? 0 : Nap.SEARCH_NANOS);
   }
 
   private static Role ownerRole(Role role) {
@@ -601,38 +625,57 @@ public final class Owner implements AutoCloseable {
     }
   }
 
-  /** Nothing was found: spin, yield, nap while something is pending, or sleep till the bell. */
+  /**
+   * Nothing was found: spin, yield, search on or nap while something is pending, or sleep till the
+   * bell.
+   *
+   * @return what to pass next time; 0 after a ring, which stands for something new
+   */
   @SuppressWarnings("ThreadPriorityCheck") // a step between spinning and parking, not a promise
   private int rest(int idle) {
-    if (idle < config.idleSpins()) {
+    int spins = config.idleSpins();
+    int yields = spins + config.idleYields();
+    if (idle < spins) {
       Thread.onSpinWait();
-    } else if (idle < config.idleSpins() + config.idleYields()) {
+    } else if (idle < yields) {
       Thread.yield();
     } else {
-      sleep(idle - config.idleSpins() - config.idleYields());
+      long now = System.nanoTime();
+      if (idle == yields) {
+        idleSince = now;
+      }
+      if (now - idleSince >= searchNanos || !anythingPending()) {
+        return sleep(now - idleSince) ? yields + 1 : 0;
+      }
+      Thread.yield(); // whoever is woken meanwhile may need this processor
+      return yields + 1;
     }
-    return Math.min(idle + 1, Integer.MAX_VALUE - 1);
+    return idle + 1;
   }
 
-  private void sleep(int naps) {
+  /**
+   * Sleeps, for a share of the time that it was idle already or till the bell; false if it rang.
+   */
+  private boolean sleep(long idleNanos) {
     bell = PARKING; // volatile
     VarHandle.fullFence(); // see the class comment
     if (!Mutant.on("owner.no-look-before-park") && hasWork()) {
       bell = AWAKE;
-      return;
+      return false;
     }
     boolean pending = anythingPending();
     if (hasRung()) {
-      return; // the unpark may be used up: a source that was asked may have parked for a lock
+      return false; // the unpark may be used up: a source that was asked may have parked for a lock
     }
     if (pending) {
-      long nap = NAP_NANOS_FIRST << Math.min(naps, 20);
-      LockSupport.parkNanos(this, Math.min(nap, config.pollParkNanosMax()));
+      LockSupport.parkNanos(this, Nap.nanos(idleNanos, config.pollParkNanosMax()));
     } else {
       LockSupport.park(this);
     }
+    boolean rang = bell == AWAKE;
     bell = AWAKE;
     Thread.interrupted(); // nobody else's business wakes it twice
+    return !rang;
   }
 
   /** Whether somebody rang since the announcement. */

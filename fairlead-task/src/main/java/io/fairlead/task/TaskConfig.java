@@ -13,7 +13,8 @@ import org.jspecify.annotations.Nullable;
  * @param idleSpins rounds in which an idle owner only spins before it yields (about 40 ns each)
  * @param idleYields rounds in which it then yields before it parks
  * @param pollParkNanosMax longest sleep between two polls while a source has something pending:
- *     what a completion that nobody announces may be late by
+ *     what a completion that nobody announces may be late by, if it was long in coming (a sleep is
+ *     at most a fiftieth of the time that nothing was found)
  * @param carriers whose threads run tasks ({@code fairlead.carriers}); null: own ones where the JDK
  *     lets us, else the JDK's
  */
@@ -30,10 +31,11 @@ public record TaskConfig(
 
   /**
    * NONBLOCKING; 1,024 commands (a few dozen threads, each with a burst); 250 spins (about 10 µs,
-   * the cost of a park and unpark); 50 yields; 200 µs; own carriers if they can be had.
+   * the cost of a park and unpark); 50 yields; 1 ms (looks at waits of 50 ms and more then cost
+   * about a hundredth of a processor); own carriers if they can be had.
    */
   public static final TaskConfig DEFAULT =
-      new TaskConfig(WaitMode.NONBLOCKING, 1024, 250, 50, 200_000, null);
+      new TaskConfig(WaitMode.NONBLOCKING, 1024, 250, 50, 1_000_000, null);
 
   public TaskConfig {
     Objects.requireNonNull(waitMode, "waitMode");

@@ -50,6 +50,7 @@ public final class TaskRuntime implements AutoCloseable {
           Resumable.OfFork.class,
           Resumable.Foreign.class,
           Resumable.Initial.class,
+          Nap.class,
           Strand.class,
           Strand.Member.class,
           Strand.Start.class,
@@ -106,7 +107,7 @@ public final class TaskRuntime implements AutoCloseable {
     this.carriers = carriers;
     this.threads = carriers == null ? JDK_THREADS : carriers.threads;
     this.runners = new Runners(this, stealing);
-    this.poller = new Owner("poller", Role.DEVICE_MANAGER, config, carriers);
+    this.poller = Owner.poller(config);
   }
 
   /**
@@ -332,7 +333,7 @@ public final class TaskRuntime implements AutoCloseable {
   }
 
   Owner engineOwner(String name) {
-    return start(new Owner(name, Role.OWNER, config, carriers, true));
+    return start(Owner.forEngine(name, config, carriers));
   }
 
   /**
@@ -368,7 +369,10 @@ public final class TaskRuntime implements AutoCloseable {
     }
   }
 
-  /** Has sources looked at: one has something pending again. Any thread; never blocks. */
+  /**
+   * Has sources looked at: one has something new pending. Any thread; never blocks; a few
+   * nanoseconds while somebody looks.
+   */
   public void ringPoller() {
     if (carriers == null) {
       poller.ring();

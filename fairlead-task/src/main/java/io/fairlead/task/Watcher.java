@@ -9,8 +9,8 @@ import java.util.concurrent.locks.LockSupport;
  * suspend.
  *
  * <pre>
- * AWAKE   every 100 µs while something is late, else up to 1 ms: polls if no carrier did for
- *         100 µs; hands over what lies with a carrier that stands still for 200 µs; has a spare
+ * AWAKE   every 100 µs while something is late, else up to 1 ms: polls, or wakes a carrier that
+ *         does, if none did for 100 µs; hands over what lies with a carrier that stands still for 200 µs; has a spare
  *         carrier work if nobody else is free
  *   → ASLEEP  announced, after nothing was ready and nothing unattended for some time; looks once
  *             more; then without limit
@@ -32,9 +32,6 @@ import java.util.concurrent.locks.LockSupport;
 final class Watcher extends RoleThread {
   private static final int AWAKE = 0;
   private static final int ASLEEP = 1;
-
-  /** Nobody polled for so long while something is pending: the watcher does. */
-  private static final long POLL_NANOS = 100_000;
 
   /** Ready work has waited so long with a carrier that stands still: others shall have it. */
   static final long LATE_NANOS = 200_000;
@@ -115,9 +112,7 @@ final class Watcher extends RoleThread {
   }
 
   private void fallAsleep() {
-    bell = ASLEEP;
-    VarHandle.fullFence(); // see the class comment
-    if (nothingToSeeTo()) {
+    if (mayFallAsleep()) {
       carriers.sparesWanted(0); // one that stood still when last seen would keep its spare for good
       while (bell == ASLEEP && !carriers.isClosing()) {
         LockSupport.park(this);
@@ -125,6 +120,13 @@ final class Watcher extends RoleThread {
       }
     }
     bell = AWAKE;
+  }
+
+  /** Announces that it sleeps, then looks once more: whether it may. */
+  boolean mayFallAsleep() {
+    bell = ASLEEP;
+    VarHandle.fullFence(); // see the class comment
+    return nothingToSeeTo();
   }
 
   private boolean nothingToSeeTo() {
@@ -136,32 +138,35 @@ final class Watcher extends RoleThread {
     return carriers.ready.isEmpty() && !carriers.pendingUnattended();
   }
 
-  /** When there has to be another round. */
+  /** When there has to be another round; the most urgent first. */
   private enum Need {
     /** Something waits, with a carrier that stands still or with nobody to poll it. */
     NOW,
-    /** Something is ready, and carriers go on. */
+    /** Something is ready, or pending and looked at, and carriers go on. */
     SOON,
     NOTHING
   }
 
   /** One round. */
   private Need look(long now) {
-    boolean pending = lookAtPending(now);
-    Need carriersNeed = lookAtCarriers(now);
-    return pending ? Need.NOW : carriersNeed;
+    Need pending = lookAtPending(now);
+    Need ready = lookAtCarriers(now);
+    return pending.compareTo(ready) < 0 ? pending : ready;
   }
 
-  private boolean lookAtPending(long now) {
-    if (!carriers.pendingUnattended()) {
-      return false;
-    }
-    if (carriers.anyParked()) {
-      carriers.signal(); // it has nothing else to do than to poll
-    } else if (carriers.nanosSincePoll(now) >= POLL_NANOS) {
-      carriers.poll();
-    }
-    return true;
+  private Need lookAtPending(long now) {
+    return switch (carriers.attention(now)) {
+      case ENOUGH -> Need.NOTHING;
+      case LIVELY -> Need.SOON;
+      case NONE -> {
+        if (carriers.anyParked()) {
+          carriers.signal(); // it has nothing else to do than to poll
+        } else {
+          carriers.poll();
+        }
+        yield Need.NOW;
+      }
+    };
   }
 
   private Need lookAtCarriers(long now) {

@@ -11,7 +11,9 @@ import java.lang.reflect.Method;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -707,6 +709,236 @@ class CarriersTest {
       source.completion().await(Duration.ofSeconds(30));
     }
     runtime.close();
+  }
+
+  /** Something is pending all the time; the last one that looked, and how often each did. */
+  private static final class Looked implements PollSource {
+    private final Map<Thread, Integer> looks = new ConcurrentHashMap<>();
+    private volatile boolean pending = true;
+    private volatile BooleanSupplier found = () -> false;
+
+    @Override
+    public int poll() {
+      looks.merge(Thread.currentThread(), 1, Integer::sum);
+      return found.getAsBoolean() ? 1 : 0;
+    }
+
+    @Override
+    public boolean hasPending() {
+      return pending;
+    }
+
+    int by(Thread thread) {
+      return looks.getOrDefault(thread, 0);
+    }
+  }
+
+  /**
+   * A task waits on its carrier while another one searches for what is pending: that one leaves it
+   * to the first, where the task goes on.
+   */
+  @Test
+  void whoGoesIdleLastLooksAloneAndRunsWhatItFinds() {
+    Carriers carriers = new Carriers("test", 2).startUnwatched(); // so that nobody else wakes one
+    opened.add(carriers);
+    Looked source = new Looked();
+    Polled polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+    for (int i = 0; i < 20; i++) {
+      Completion.Source<Integer> end = Completion.source();
+      AtomicInteger others = new AtomicInteger();
+      AtomicReference<Thread> waitedOn = new AtomicReference<>();
+      AtomicReference<Thread> wentOnAt = new AtomicReference<>();
+      Thread task =
+          start(
+              carriers,
+              () -> {
+                Thread here = VirtualThreads.carrier();
+                Thread other = carriers.all()[here.equals(carriers.all()[0]) ? 1 : 0];
+                int before = source.by(other);
+                Thread ringer = Thread.ofPlatform().start(carriers::ring);
+                while (source.by(other) == before) {
+                  Thread.onSpinWait(); // until the other searches
+                }
+                waitedOn.set(here);
+                int hereBefore = source.by(here);
+                AtomicInteger seen = new AtomicInteger();
+                source.found =
+                    () -> {
+                      int looked = source.by(here) - hereBefore;
+                      if (looked > 1
+                          && seen.getAndIncrement() == 0) { // the first is before it takes over
+                        others.set(source.by(other));
+                      }
+                      if (looked < 50 || !Thread.currentThread().equals(here)) {
+                        return false;
+                      }
+                      others.set(source.by(other) - others.get());
+                      source.found = () -> false;
+                      return end.complete(1);
+                    };
+                end.completion().await();
+                wentOnAt.set(VirtualThreads.carrier());
+                join(ringer);
+              });
+      join(task);
+      assertThat(wentOnAt.get()).isNotNull().isEqualTo(waitedOn.get());
+      assertThat(others.get()).as("looks of the other, once this one looks").isLessThan(3);
+    }
+    source.pending = false;
+    carriers.removeSource(polled);
+  }
+
+  @Test
+  void theAttendantIsOneAtATime() {
+    Carriers carriers = new Carriers("test", 2); // by hand: none is started
+    Looked source = new Looked();
+    carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+    Carrier first = carriers.all()[0];
+    Carrier second = carriers.all()[1];
+    assertThat(carriers.attends(first)).isTrue();
+    assertThat(carriers.attends(second)).isFalse();
+    assertThat(carriers.takeOver(second)).isTrue();
+    assertThat(carriers.attends(first)).isFalse();
+    carriers.leave(first);
+    assertThat(carriers.isAttendant(second)).isTrue();
+    assertThat(carriers.sleepNanos(first, 0)).isEqualTo(Long.MAX_VALUE);
+    assertThat(carriers.sleepNanos(second, 0)).isEqualTo(Nap.NANOS_MIN);
+    assertThat(carriers.pendingUnattended()).isFalse();
+    carriers.leave(second);
+    assertThat(carriers.pendingUnattended()).isTrue();
+    source.pending = false;
+    assertThat(carriers.takeOver(first)).isFalse();
+    assertThat(carriers.sleepNanos(first, 0)).isEqualTo(Long.MAX_VALUE);
+    assertThat(carriers.isAttendant(first)).isFalse();
+  }
+
+  /** Waits that end after some looks, among tasks that come from outside, without a watcher. */
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 4})
+  void noWaitIsForgottenWhoeverAttends(int regulars) {
+    long seed = Long.getLong("fairlead.seed", System.nanoTime() & 0xffff_ffffL);
+    System.out.println("seed: -Dfairlead.seed=" + seed);
+    Carriers carriers = new Carriers("test", regulars).startUnwatched();
+    opened.add(carriers);
+    Countdown source = new Countdown();
+    Polled polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+    List<Thread> waiters = new ArrayList<>();
+    for (int t = 0; t < 3 * regulars; t++) {
+      SplittableRandom random = new SplittableRandom(seed + t);
+      waiters.add(
+          start(
+              carriers,
+              () -> {
+                for (int i = 0; i < 1_000; i++) {
+                  source.await(random.nextInt(1, 20), carriers);
+                }
+              }));
+    }
+    SplittableRandom random = new SplittableRandom(seed);
+    for (int i = 0; i < 500; i++) {
+      if (random.nextBoolean()) {
+        join(start(carriers, Thread::yield));
+      } else {
+        source.await(random.nextInt(1, 20), carriers);
+      }
+    }
+    waiters.forEach(CarriersTest::join);
+    assertThat(source.hasPending()).as("seed " + seed).isFalse();
+    carriers.removeSource(polled);
+    assertEmpty(carriers);
+  }
+
+  /** Each wait ends after so many polls. */
+  private static final class Countdown implements PollSource {
+    private final Map<Completion.Source<Integer>, AtomicInteger> waits = new ConcurrentHashMap<>();
+
+    void await(int polls, Carriers carriers) {
+      Completion.Source<Integer> source = Completion.source();
+      waits.put(source, new AtomicInteger(polls));
+      carriers.ring();
+      source.completion().await(Duration.ofSeconds(60));
+    }
+
+    @Override
+    public int poll() {
+      int found = 0;
+      for (Map.Entry<Completion.Source<Integer>, AtomicInteger> wait : waits.entrySet()) {
+        if (wait.getValue().decrementAndGet() == 0) {
+          waits.remove(wait.getKey());
+          found += wait.getKey().complete(1) ? 1 : 0;
+        }
+      }
+      return found;
+    }
+
+    @Override
+    public boolean hasPending() {
+      return !waits.isEmpty();
+    }
+  }
+
+  /** A device's waits: what keeps all carriers busy must not keep those who look away from them. */
+  @Test
+  void waitsThatRingEndThoughAllCarriersLoop() {
+    Carriers carriers = carriers(2);
+    AtomicBoolean stop = new AtomicBoolean();
+    List<Thread> loops = loops(carriers, 2, stop);
+    waitsEnd(carriers);
+    stop.set(true);
+    loops.forEach(CarriersTest::join);
+  }
+
+  @Test
+  void waitsThatRingEndThoughAllCarriersFork() {
+    Carriers carriers = new Carriers("test", 2).startUnwatched(); // so that nobody else polls
+    opened.add(carriers);
+    AtomicBoolean stop = new AtomicBoolean();
+    List<Thread> forking = new ArrayList<>();
+    for (int i = 0; i < 2; i++) {
+      forking.add(start(carriers, () -> forkUntil(stop::get)));
+    }
+    waitsEnd(carriers);
+    stop.set(true);
+    forking.forEach(CarriersTest::join);
+  }
+
+  private static void waitsEnd(Carriers carriers) {
+    Countdown source = new Countdown();
+    Polled polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+    join(
+        start(
+            carriers,
+            () -> {
+              for (int i = 0; i < 50; i++) {
+                source.await(2, carriers);
+              }
+            }));
+    assertThat(source.hasPending()).isFalse();
+    carriers.removeSource(polled);
+  }
+
+  /** Something new beside what is old: who naps, looks at once, and often. */
+  @Test
+  void aRingWakesTheAttendantFromItsNap() {
+    Carriers carriers = carriers(2);
+    Looked source = new Looked();
+    Polled polled = carriers.addSource(source, 60_000_000_000L);
+    Eventually.holds(
+        "the attendant naps for long",
+        () -> {
+          int before = looks(source);
+          LockSupport.parkNanos(2_000_000);
+          return looks(source) == before;
+        });
+    int before = looks(source);
+    carriers.ring();
+    Eventually.holds("it looks often again", () -> looks(source) > before + 20);
+    source.pending = false;
+    carriers.removeSource(polled);
+  }
+
+  private static int looks(Looked source) {
+    return source.looks.values().stream().mapToInt(Integer::intValue).sum();
   }
 
   /** Nothing to do: no carrier and no watcher wakes by itself. */

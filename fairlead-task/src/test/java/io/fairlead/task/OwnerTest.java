@@ -769,4 +769,28 @@ class OwnerTest {
         .isInstanceOf(IllegalStateException.class)
         .hasMessageContainingAll("would never end", "owner 'home'", "owner 'away'");
   }
+
+  /** Something new beside what is old: it searches again, as for a wait that has just begun. */
+  @Test
+  void aRingWakesThePollerFromItsNap() {
+    AtomicInteger looks = new AtomicInteger();
+    TaskConfig config = TaskConfig.DEFAULT.carriers(CarrierMode.JDK);
+    try (TaskRuntime jdk = TaskRuntime.open(config.pollParkNanosMax(60_000_000_000L))) {
+      jdk.register(
+          () -> {
+            looks.incrementAndGet();
+            return 0;
+          });
+      Eventually.holds(
+          "the poller naps for long",
+          () -> {
+            int before = looks.get();
+            LockSupport.parkNanos(2_000_000);
+            return looks.get() == before;
+          });
+      int before = looks.get();
+      jdk.ringPoller();
+      Eventually.holds("it looks often again", () -> looks.get() > before + 20);
+    }
+  }
 }

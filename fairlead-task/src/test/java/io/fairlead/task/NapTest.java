@@ -1,0 +1,26 @@
+package io.fairlead.task;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import org.junit.jupiter.api.Test;
+
+class NapTest {
+  @Test
+  void aNapIsAShareOfTheWait() {
+    assertThat(Nap.nanos(50_000_000, 10_000_000)).isEqualTo(1_000_000);
+  }
+
+  @Test
+  void aNapIsNeitherShorterNorLongerThanItsBounds() {
+    assertThat(Nap.nanos(0, 1_000_000)).isEqualTo(Nap.NANOS_MIN);
+    assertThat(Nap.nanos(10_000_000_000L, 1_000_000)).isEqualTo(1_000_000);
+    assertThat(Nap.nanos(10_000_000_000L, 5_000)).isEqualTo(5_000);
+    assertThat(Nap.nanos(0, 5_000)).isEqualTo(5_000);
+  }
+
+  /** As long as it searches without naps, the next one is the shortest. */
+  @Test
+  void theFirstNapIsTheShortest() {
+    assertThat(Nap.nanos(Nap.SEARCH_NANOS, 1_000_000)).isEqualTo(Nap.NANOS_MIN);
+  }
+}
