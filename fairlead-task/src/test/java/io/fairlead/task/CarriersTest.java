@@ -862,10 +862,10 @@ class CarriersTest {
     @Override
     public int poll() {
       int found = 0;
-      for (Map.Entry<Completion.Source<Integer>, AtomicInteger> wait : waits.entrySet()) {
-        if (wait.getValue().decrementAndGet() == 0) {
-          waits.remove(wait.getKey());
-          found += wait.getKey().complete(1) ? 1 : 0;
+      for (Completion.Source<Integer> source : List.copyOf(waits.keySet())) {
+        if (waits.get(source).decrementAndGet() == 0) {
+          waits.remove(source);
+          found += source.complete(1) ? 1 : 0;
         }
       }
       return found;
