@@ -556,7 +556,8 @@ final class Carriers {
 
   /** Whether there is nothing that the caller has to look at now and then. */
   private boolean rests(Carrier carrier) {
-    if (sources.isEmpty()) {
+    // the attendant of a source that has gone since still has to give that up
+    if (sources.isEmpty() && attendant != carrier) {
       return true;
     }
     for (; ; ) {

@@ -1031,4 +1031,38 @@ class CarriersTest {
     assertAllSleep(carriers);
     Eventually.holds("the watcher sleeps", carriers::isWatcherAsleep);
   }
+
+  /** Whoever napped for a source that went does not keep the others from the next one. */
+  @Test
+  void aSourceThatComesAfterAnotherWentIsPolled() {
+    Carriers carriers = carriers(2);
+    for (int round = 0; round < 20; round++) {
+      AtomicBoolean stop = new AtomicBoolean();
+      loops(carriers, 1, stop); // so that it is not always the same one that naps
+      polledAndGone(carriers, true);
+      stop.set(true);
+      assertAllSleep(carriers);
+      polledAndGone(carriers, false);
+      assertAllSleep(carriers);
+    }
+  }
+
+  private static void polledAndGone(Carriers carriers, boolean untilOneNaps) {
+    AtomicInteger polls = new AtomicInteger();
+    PollSource pending =
+        () -> {
+          polls.incrementAndGet();
+          return 0;
+        };
+    Polled polled = carriers.addSource(pending, Carriers.NAP_NANOS_MAX);
+    // longer than they search on for it
+    long naps = System.nanoTime() + (untilOneNaps ? 2 * Nap.SEARCH_NANOS : 0);
+    Eventually.holds(
+        "it is polled",
+        () ->
+            polls.get() > 0
+                && System.nanoTime() >= naps
+                && (!untilOneNaps || carriers.anyParked()));
+    carriers.removeSource(polled);
+  }
 }
