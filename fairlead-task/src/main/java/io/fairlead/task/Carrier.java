@@ -31,9 +31,11 @@ import org.jspecify.annotations.Nullable;
  *
  * <b>Tasks that go on.</b> Whether a task suspends soon after it woke another decides what becomes
  * of the other, so it is measured: from the wake, the signal that it may have given not counted
- * (waking a processor can take 20 µs), to the end of the turn. A look at the clock costs a tenth of
- * a wake, so where {@value #BATCH} turns that woke somebody take less than {@link #GOES_ON_NANOS}
- * all together, none of the next {@value #BATCH} is measured by itself.
+ * (waking a processor can take 20 µs), to the end of the turn. Two in a row decide: one may only
+ * have lost its processor for a while, and the other must not be sent away from warm caches for
+ * that. A look at the clock costs a tenth of a wake, so where {@value #BATCH} turns that woke
+ * somebody take less than {@link #GOES_ON_NANOS} all together, none of the next {@value #BATCH} is
+ * measured by itself.
  *
  * <p>A spare is one that the watcher adds while others are stuck. It does not search, is woken by
  * the watcher only, hands over what it has when it is not needed any more, and ends when it has
@@ -303,7 +305,9 @@ final class Carrier extends RoleThread {
     }
     clock = System.nanoTime();
     if (measures || ran.goesOn) {
-      ran.goesOn = clock - wokeNanos > GOES_ON_NANOS;
+      boolean longTurn = clock - wokeNanos > GOES_ON_NANOS;
+      ran.goesOn = longTurn && ran.wentOn;
+      ran.wentOn = longTurn;
     }
     if (last) {
       measures = clock - batchNanos > GOES_ON_NANOS;
@@ -530,6 +534,7 @@ final class Carrier extends RoleThread {
       attends = false;
     }
     Resumable found = null;
+    int round = 0;
     for (long now = start; found == null && now - end < 0; now = System.nanoTime()) {
       found = look();
       if (found == null) {
@@ -538,7 +543,7 @@ final class Carrier extends RoleThread {
           attendedNanos = now;
           end = attends ? now + Nap.SEARCH_NANOS : endWithoutAttendance(start, now);
         }
-        makeRoom();
+        makeRoom(++round);
       }
     }
     return found;
@@ -549,9 +554,14 @@ final class Carrier extends RoleThread {
     return carriers.tooManySearch() ? now : start + Carriers.SEARCH_NANOS;
   }
 
-  @SuppressWarnings("ThreadPriorityCheck") // where there is one processor others may want it
-  private void makeRoom() {
-    if (carriers.regulars == 1) {
+  /**
+   * Another thread that this one has woken last may have been put behind it, on the same processor.
+   * An attendant does not yield, since where the machine is full it would come back milliseconds
+   * late.
+   */
+  @SuppressWarnings("ThreadPriorityCheck") // as said
+  private void makeRoom(int round) {
+    if (carriers.regulars == 1 || (!attends && round % Carriers.SEARCHES_PER_YIELD == 0)) {
       Thread.yield();
     } else {
       Thread.onSpinWait();

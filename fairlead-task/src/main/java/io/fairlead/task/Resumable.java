@@ -32,7 +32,7 @@ import org.jspecify.annotations.Nullable;
  * next   | who queues it, then the queue's consumer | the consumer | plain: published by the queue
  * strand | its thread, mounted     | executors     | volatile: a second execute may look at any time
  * granted| who passes the turn, then who resumes | same | plain: published by the queue
- * goesOn | the carrier it is on    | the same, thieves | plain: a hint, stale at worst
+ * goesOn, wentOn | the carrier it is on | the same, thieves | plain: a hint, stale at worst
  * execution | its thread, mounted  | the same      | plain
  * </pre>
  *
@@ -63,8 +63,11 @@ abstract class Resumable extends Strand.Member implements Executor {
   /** Link of the queue that it is in. */
   @Nullable Resumable next;
 
-  /** When it last woke another, it did not suspend soon after. */
+  /** When it last woke another, it did not suspend soon after, nor the time before. */
   boolean goesOn;
+
+  /** When it last woke another, it did not suspend soon after. */
+  boolean wentOn;
 
   /** What its thread runs; a bound ScopedValue would cost each parked thread 200 bytes and more. */
   @Nullable Execution execution;

@@ -442,6 +442,47 @@ class CarriersTest {
             }));
   }
 
+  /**
+   * A waker that was held up once may only have lost its processor: what it woke stays where it is
+   * warm. One that goes on again and again leaves it to others.
+   */
+  @Test
+  void aWakerThatWasHeldUpOnceDoesNotCountAsGoingOn() {
+    Carriers carriers = carriers(1);
+    AtomicBoolean stop = new AtomicBoolean();
+    Thread woken =
+        start(
+            carriers,
+            () -> {
+              while (!stop.get()) {
+                LockSupport.park();
+              }
+            });
+    List<Boolean> goesOn = new ArrayList<>();
+    join(
+        start(
+            carriers,
+            () -> {
+              for (int i = 0; i < 2; i++) {
+                LockSupport.unpark(woken);
+                compute(100_000);
+                Thread.yield();
+                goesOn.add(Resumable.current().goesOn);
+              }
+              stop.set(true);
+              LockSupport.unpark(woken);
+            }));
+    join(woken);
+    assertThat(goesOn).containsExactly(false, true);
+  }
+
+  private static void compute(long nanos) {
+    long start = System.nanoTime();
+    while (System.nanoTime() - start < nanos) {
+      Thread.onSpinWait();
+    }
+  }
+
   @Test
   void tasksThatForkTakeTurnsThoughNobodyWatches() {
     Carriers carriers = new Carriers("test", 1).startUnwatched();
