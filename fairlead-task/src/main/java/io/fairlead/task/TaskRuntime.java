@@ -337,7 +337,7 @@ public final class TaskRuntime implements AutoCloseable {
   }
 
   /**
-   * Has this source polled from now on: by idle carriers, or by the runtime's poller. For sources
+   * Has this source polled from now on: by carriers, or by the runtime's poller. For sources
    * that have no owner. Any thread; never blocks; in mode JDK the first one starts the poller's
    * thread.
    */

@@ -10,8 +10,8 @@ import java.util.concurrent.locks.LockSupport;
  *
  * <pre>
  * AWAKE   every 100 µs while something is late, else up to 1 ms: polls, or wakes a carrier that
- *         does, if none did for 100 µs; hands over what lies with a carrier that stands still for 200 µs; has a spare
- *         carrier work if nobody else is free
+ *         does, if none did for 100 µs; hands over what lies with a carrier that stands still for
+ *         200 µs; has a spare carrier work if nobody else is free
  *   → ASLEEP  announced, after nothing was ready and nothing unattended for some time; looks once
  *             more; then without limit
  *   → AWAKE   woken by who made something ready that no idle carrier was woken for
