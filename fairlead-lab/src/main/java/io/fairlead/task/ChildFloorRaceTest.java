@@ -21,12 +21,12 @@ import org.openjdk.jcstress.infra.results.II_Result;
 @State
 public class ChildFloorRaceTest {
   private final Forks forks = ChildTrimRaceTest.deque();
-  private final Fork<Integer> second = ChildTrimRaceTest.child(1);
-  private final Fork<Integer> next = ChildTrimRaceTest.child(2);
+  private final Fork<Integer> second = ChildTrimRaceTest.child();
+  private final Fork<Integer> next = ChildTrimRaceTest.child();
 
   /** Begun by its parent, so that no runner has moved top past it. */
   public ChildFloorRaceTest() {
-    Fork<Integer> begun = ChildTrimRaceTest.child(0);
+    Fork<Integer> begun = ChildTrimRaceTest.child();
     forks.push(begun);
     begun.claim();
     forks.push(second);

@@ -27,8 +27,8 @@ public class ChildTrimRaceTest {
   }
 
   private final Forks forks = deque();
-  private final Fork<Integer> first = child(0);
-  private final Fork<Integer> second = child(1);
+  private final Fork<Integer> first = child();
+  private final Fork<Integer> second = child();
 
   public ChildTrimRaceTest() {
     forks.push(first);
@@ -39,9 +39,9 @@ public class ChildTrimRaceTest {
     return new Forks(RUNTIME.runners(), new Execution(Task.root(), null), null);
   }
 
-  static Fork<Integer> child(int index) {
+  static Fork<Integer> child() {
     Task task = new Task(Task.root(), "child", 0, Placement.FREE, WaitMode.NONBLOCKING);
-    return new Fork<>(SCOPE, task, () -> 1, index, null, true);
+    return new Fork<>(SCOPE, task, () -> 1, null, true);
   }
 
   @Actor

@@ -312,7 +312,7 @@ public class QueuesLinearizableTest {
     @Operation(nonParallelGroup = "parent")
     public void fork(@Param(gen = IntGen.class) int number) {
       Task task = new Task(Task.root(), "c" + number, 0, Placement.FREE, WaitMode.NONBLOCKING);
-      Fork<Integer> child = new Fork<>(SCOPE, task, () -> number, all.size(), null, true);
+      Fork<Integer> child = new Fork<>(SCOPE, task, () -> number, null, true);
       all.add(child);
       numbers.add(number);
       forks.push(child);

@@ -14,6 +14,7 @@ import org.jspecify.annotations.Nullable;
  * <pre>
  * field | writer     | reader     | mode
  * task  | own thread | own thread | plain: a thread that inherited the binding reads ROOT instead
+ * child | own thread | own thread | plain: what it runs in place of a task, until that is asked for
  * forks | own thread | own thread | plain: the newest of a list, one for each runtime it forks in
  * strand, byHand, waits | own thread | own thread | plain: whose turn it has while it runs
  * </pre>
@@ -26,6 +27,7 @@ final class Execution {
 
   final @Nullable Thread thread;
   private @Nullable Task task;
+  private @Nullable Fork<?> child;
   private @Nullable Forks forks;
   private @Nullable Strand strand;
 
@@ -54,23 +56,40 @@ final class Execution {
 
   /** What it runs, or null between the tasks of a strand's thread. Own thread. */
   @Nullable Task task() {
-    return task;
+    Task known = task;
+    return known == null && child != null ? taskOf(child) : known;
+  }
+
+  private Task taskOf(Fork<?> asked) {
+    Task made = asked.task();
+    task = made;
+    child = null;
+    return made;
   }
 
   boolean isOf(Thread candidate, Task expected) {
-    return thread == candidate && task == expected;
+    return thread == candidate && task() == expected;
   }
 
   /** Makes this the current task; gives the one before, for {@link #leave}. Own thread. */
   @Nullable Task enter(Task next) {
-    Task before = task;
+    Task before = task();
     task = next;
+    return before;
+  }
+
+  /** As {@link #enter(Task)}, of a child whose task nobody has asked for yet. */
+  @Nullable Task enter(Fork<?> next) {
+    Task before = task();
+    task = null;
+    child = next;
     return before;
   }
 
   /** Puts back what was current. Own thread. */
   void leave(@Nullable Task before) {
     task = before;
+    child = null;
   }
 
   /**

@@ -16,10 +16,19 @@ import org.jspecify.annotations.Nullable;
  *         → CANCELLED   it was asked to stop and threw, or never began
  *
  * field    | writer              | reader | mode, guard
- * outcome  | the child, once     | anyone | plain: published by state
+ * content  | the forker; the child, once | the child; anyone | plain: the body until it is begun,
+ *          |                     |        | then the outcome, published by state
  * state    | the child, once     | anyone | release / volatile: what the child wrote comes with it
  * previous | the forker, before the fork is published in its scope | cancellers | plain
+ * task     | the forker; or who asks first | anyone | compare-and-set, acquire
+ * runner   | as {@link Task}'s   | as Task's | as Task's, whose it is where the fork is lazy
  * </pre>
+ *
+ * <b>A task when asked for.</b> Most children run in place, and nobody asks for their task: they
+ * have none. Who asks makes it, with a compare-and-set, and looks then whether the scope was
+ * cancelled: a canceller that came before has cancelled all tasks that there were, one that comes
+ * later asks itself. A child that begins claims itself, and looks then whether it has a task; who
+ * wants to stop it makes the task, and looks then at the claim: one sees the other.
  *
  * @param <T> the result
  */
@@ -38,49 +47,86 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
   }
 
   private static final VarHandle STATE;
+  private static final VarHandle TASK;
+  private static final VarHandle RUNNER;
 
   static {
     try {
-      STATE = MethodHandles.lookup().findVarHandle(Fork.class, "state", State.class);
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      STATE = lookup.findVarHandle(Fork.class, "state", State.class);
+      TASK = lookup.findVarHandle(Fork.class, "task", Task.class);
+      RUNNER = lookup.findVarHandle(Fork.class, "runner", Object.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
   }
 
-  final int index;
   final @Nullable Fork<T> previous;
   private final TaskScope<T> scope;
-  private final Task task;
-  private final TaskBody<? extends T> body;
+  private @Nullable Task task;
+  private volatile @Nullable Object runner;
   private final boolean lazy;
 
   /** Whether its parent began it, or found it cancelled: plain, of the parent's thread. */
   private boolean here;
 
-  /** The result, or what was thrown. */
-  private @Nullable Object outcome;
+  /** The body; then the result, or what was thrown. */
+  private @Nullable Object content;
 
   /** Null is RUNNING: a volatile store at birth would cost as much as all the rest. */
   private volatile @Nullable State state;
 
+  /** Without a task only if it is lazy. */
   Fork(
       TaskScope<T> scope,
-      Task task,
+      @Nullable Task task,
       TaskBody<? extends T> body,
-      int index,
       @Nullable Fork<T> previous,
       boolean lazy) {
     this.scope = scope;
     this.task = task;
-    this.body = body;
-    this.index = index;
+    this.content = body;
     this.previous = previous;
     this.lazy = lazy;
+    if (lazy && task != null) {
+      task.sits(this);
+    }
   }
 
-  /** The child's task. */
+  /** The child's task. Any thread; never blocks. */
   public Task task() {
-    return task;
+    Task known = taskIfAsked();
+    return known == null ? makeTask() : known;
+  }
+
+  @SuppressWarnings("ReferenceEquality") // a mark is itself
+  private Task makeTask() {
+    Task made = scope.newTask();
+    if (runner == Task.GONE) {
+      made.endsAsMade();
+    } else {
+      made.sits(this);
+    }
+    // compare-and-set, a full fence between this and the look at what the scope was told
+    Task other = (Task) TASK.compareAndExchange(this, null, made);
+    Task known = other == null ? made : other;
+    scope.stopIfCancelled(known);
+    return known;
+  }
+
+  /** The child's task if there is one. */
+  @Nullable Task taskIfAsked() {
+    // acquire: what it is made of comes with it
+    return (Task) TASK.getAcquire(this);
+  }
+
+  /** Who runs it, as {@link Task} has it: null while it lies in a deque. */
+  @Nullable Object runner() {
+    return runner;
+  }
+
+  boolean moveRunner(@Nullable Object seen, Object next) {
+    return RUNNER.compareAndSet(this, seen, next);
   }
 
   /** Where the child stands. Any thread; never blocks. */
@@ -100,30 +146,30 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
   public T get() {
     return switch (state()) {
       case RUNNING -> throw stillRunning();
-      case SUCCEEDED -> (T) Task.nullable(outcome);
+      case SUCCEEDED -> (T) Task.nullable(content);
       case FAILED, CANCELLED ->
-          throw Problems.unchecked("task '" + task.name() + "'", failureThatIsThere());
+          throw Problems.unchecked("task '" + task().name() + "'", failureThatIsThere());
     };
   }
 
   private IllegalStateException stillRunning() {
     Task asks = Task.current();
     return new IllegalStateException(
-        asks.isWaitedForBy(task)
+        asks.isWaitedForBy(task())
             ? "task '"
                 + asks.name()
                 + "' asks for the result of task '"
-                + task.name()
+                + task().name()
                 + "', which cannot end before it does: it would wait for itself. Pass on what it needs "
                 + "as an argument, and let who joins ask for results"
-            : "task '" + task.name() + "' is still running: join its scope first");
+            : "task '" + task().name() + "' is still running: join its scope first");
   }
 
   /** What the child threw, as it is; null if it runs or succeeded. Any thread; never blocks. */
   public @Nullable Throwable failure() {
     return switch (state()) {
       case RUNNING, SUCCEEDED -> null;
-      case FAILED, CANCELLED -> (Throwable) outcome;
+      case FAILED, CANCELLED -> (Throwable) content;
     };
   }
 
@@ -132,7 +178,7 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
   /** The child, from begin to end. On its thread. */
   void run() {
     try {
-      settle(State.SUCCEEDED, task.run(body));
+      settle(State.SUCCEEDED, task().run(body()));
     } catch (Throwable failure) {
       fail(failure);
     }
@@ -141,17 +187,17 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
 
   /** As run, unless its scope has withdrawn it meanwhile. On its owner's thread. */
   void runBound() {
-    if (task.claimForRunner()) {
+    if (takeForRunner()) {
       run();
     }
   }
 
   /** The child will not begin; its end hooks run on the forker's thread, so that they balance. */
   void skip(@Nullable Throwable cause) {
-    task.cancel(cause);
+    task().cancel(cause);
     here = true;
     try {
-      settle(State.SUCCEEDED, task.run(body));
+      settle(State.SUCCEEDED, task().run(body()));
     } catch (Throwable failure) {
       fail(failure);
     }
@@ -162,8 +208,22 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
     }
   }
 
+  @SuppressWarnings("unchecked") // it was given as one
+  private TaskBody<? extends T> body() {
+    return (TaskBody<? extends T>) Objects.requireNonNull(content);
+  }
+
+  /** Its place among the children of its scope, in fork order. */
+  int index() {
+    int before = 0;
+    for (Fork<T> fork = previous; fork != null; fork = fork.previous) {
+      before++;
+    }
+    return before;
+  }
+
   private void settle(State outcomeState, @Nullable Object value) {
-    outcome = value;
+    content = value;
     // release: what the child wrote comes with it
     STATE.setRelease(this, outcomeState);
   }
@@ -174,14 +234,14 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
         && isOwn(late)) {
       settle(State.CANCELLED, late);
     } else {
-      settle(task.isStopping() ? State.CANCELLED : State.FAILED, failure);
+      settle(task().isStopping() ? State.CANCELLED : State.FAILED, failure);
     }
   }
 
   /** Whether this child's own deadline has passed, not that of somebody above. */
   @SuppressWarnings("ReferenceEquality") // a throwable is itself
   private boolean isOwn(DeadlineExceededException late) {
-    return task.cancelCause() == late && !scope.isReason(late);
+    return task().cancelCause() == late && !scope.isReason(late);
   }
 
   // --- in a deque -------------------------------------------------------------------------------
@@ -192,7 +252,7 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
 
   @Override
   long waiting() {
-    return lazy && task.isUnclaimed() ? 1 : 0;
+    return lazy && runner == null ? 1 : 0;
   }
 
   /** Whether somebody else than its parent began it. Parent's thread, once it does not wait. */
@@ -201,7 +261,8 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
   }
 
   boolean claim() {
-    return task.claim(Thread.currentThread());
+    // compare-and-set, a full fence: flags that are set from now on find the runner
+    return RUNNER.compareAndSet(this, null, Thread.currentThread());
   }
 
   @Override
@@ -211,22 +272,31 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
 
   @Override
   boolean takeForRunner() {
-    return task.claimForRunner();
+    return RUNNER.compareAndSet(this, null, Task.HANDED);
   }
 
   /** In the thread of its parent, which joins and has claimed it. */
   void runInPlace(Execution execution) {
     here = true;
-    Task parent = execution.enter(task);
+    if (scope.isStopped()) {
+      task(); // after the claim: see the table of TaskScope
+    }
+    Task asked = taskIfAsked();
+    Task parent = asked == null ? execution.enter(this) : execution.enter(asked);
     try {
-      settleClaimed();
+      if (asked == null) {
+        settleUnasked();
+      } else {
+        settleClaimed(asked);
+      }
     } finally {
       execution.leave(parent);
     }
     Thread thread = Thread.currentThread();
+    asked = taskIfAsked();
     // what it did to the interrupt status was its own. But on a thread of the user's an interrupt
     // may have been meant for whoever entered
-    if (task.isDisturbed() || thread.isVirtual()) {
+    if ((asked != null && asked.isDisturbed()) || thread.isVirtual()) {
       Thread.interrupted();
     }
     scope.endedInPlace(this);
@@ -234,9 +304,9 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
 
   @Override
   void failTaken(Throwable none) {
-    task.cancel(none); // its end hooks run, so that they balance; its body does not
+    task().cancel(none); // its end hooks run, so that they balance; its body does not
     try {
-      settle(State.SUCCEEDED, task.run(body));
+      settle(State.SUCCEEDED, task().run(body()));
     } catch (Throwable failure) {
       fail(failure);
     }
@@ -244,24 +314,26 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
   }
 
   @Override
-  void runTaken(Execution runner, Runners runners) {
+  @SuppressWarnings("ReferenceEquality") // as above
+  void runTaken(Execution execution, Runners runners) {
     Thread thread = Thread.currentThread();
+    Task task = task();
     String name = task.givenName();
     if (name != null) {
       thread.setName(name);
     }
-    Task before = runner.enter(task);
+    Task before = execution.enter(task);
     try {
-      if (task.isHanded()) {
+      if (runner == Task.HANDED) {
         scope.stopIfCancelled(task);
-        settle(State.SUCCEEDED, task.run(body));
+        settle(State.SUCCEEDED, task.run(body()));
       } else {
-        settleClaimed();
+        settleClaimed(task);
       }
     } catch (Throwable failure) {
       fail(failure);
     } finally {
-      runner.leave(before);
+      execution.leave(before);
     }
     scope.ended(this);
     if (name != null) {
@@ -269,12 +341,28 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
     }
   }
 
-  private void settleClaimed() {
+  private void settleClaimed(Task task) {
     scope.stopIfCancelled(task); // after the claim: see the table of TaskScope
     try {
-      settle(State.SUCCEEDED, task.runClaimed(body));
+      settle(State.SUCCEEDED, task.runClaimed(body()));
     } catch (Throwable failure) {
       fail(failure);
+    }
+  }
+
+  private void settleUnasked() {
+    try {
+      settle(State.SUCCEEDED, Task.runUnasked(this, body()));
+    } catch (Throwable failure) {
+      fail(failure);
+    }
+  }
+
+  /** Hands what its task has to the parent's. Joiner's thread. */
+  void joinAttachments(Task parent, Problems problems) {
+    Task asked = taskIfAsked();
+    if (asked != null) {
+      parent.joinAttachmentsOf(asked, problems);
     }
   }
 
@@ -284,6 +372,6 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
 
   @Override
   public String toString() {
-    return "Fork[" + task.name() + " " + state() + "]";
+    return "Fork[" + task().name() + " " + state() + "]";
   }
 }

@@ -42,6 +42,10 @@ import org.jspecify.annotations.Nullable;
  *             | interrupts it             |          | a child in a deque; POKING for the length
  *             |                           |          | of one interrupt() call, so that none hits
  *             |                           |          | a thread that has gone on to other work
+ * seat        | who made it, then its thread at the end | anyone | acquire / release: who sees none
+ *             |                           |          | sees the runner that was written before.
+ *             |                           |          | While there is one, runner is the fork's:
+ *             |                           |          | most children never have a task
  * id          | who asks first            | anyone   | compare-and-set
  * attachments | own thread (fork: forker) | own thread; joiner after the end | plain: handed over
  *             |                           |          | by thread start and by the scope's count
@@ -62,19 +66,20 @@ public final class Task {
   private static final AtomicLong IDS = new AtomicLong();
 
   /** As runner: taken for a runner that has not begun yet. */
-  private static final Object HANDED = new Object();
+  static final Object HANDED = new Object();
 
   /** As runner: somebody is about to interrupt it. */
   private static final Object POKING = new Object();
 
   /** As runner: it has ended. */
-  private static final Object GONE = new Object();
+  static final Object GONE = new Object();
 
   private static final Task ROOT = new Task(null, "root", 0, Placement.FREE, WaitMode.NONBLOCKING);
   private static final Map<TaskAttachment<?>, Object> ROOT_VALUES = new ConcurrentHashMap<>();
   private static final VarHandle FLAGS;
   private static final VarHandle CAUSE;
   private static final VarHandle RUNNER;
+  private static final VarHandle SEAT;
   private static final VarHandle WAIT_MODE;
   private static final VarHandle ID;
 
@@ -86,6 +91,7 @@ public final class Task {
       WAIT_MODE = lookup.findVarHandle(Task.class, "waitMode", WaitMode.class);
       RUNNER = lookup.findVarHandle(Task.class, "runner", Object.class);
       ID = lookup.findVarHandle(Task.class, "id", long.class);
+      SEAT = lookup.findVarHandle(Task.class, "seat", Fork.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -105,6 +111,9 @@ public final class Task {
   private volatile int flags;
   private volatile @Nullable Throwable cause;
   private volatile @Nullable Object runner;
+
+  /** The fork that says who runs it, while it lies in a deque or goes on; else null. */
+  private @Nullable Fork<?> seat;
 
   private @Nullable Attached attachments;
   private volatile @Nullable TaskScope<?> scopes;
@@ -553,10 +562,51 @@ public final class Task {
     become(Thread.currentThread());
   }
 
+  /** Its claims and its thread are those of this fork. Before it is handed out. */
+  void sits(Fork<?> fork) {
+    seat = fork;
+  }
+
+  /** It has ended before anybody asked for it. Before it is handed out. */
+  void endsAsMade() {
+    runner = GONE;
+  }
+
+  /** As {@link #runClaimed}, of a child that has no task unless somebody asks for it. */
+  @SuppressWarnings("CatchingUnchecked") // whatever it throws is the task's failure
+  static <T extends @Nullable Object> T runUnasked(Fork<?> fork, TaskBody<T> body)
+      throws Exception {
+    Throwable failure = null;
+    T value;
+    try {
+      value = nullable(body.run());
+    } catch (Throwable thrown) {
+      failure = thrown;
+      value = nullable(null);
+    }
+    Task asked = fork.taskIfAsked();
+    if (asked != null) {
+      return asked.ends(value, failure);
+    }
+    vacate(fork);
+    asked = fork.taskIfAsked(); // after it: who asked meanwhile, to interrupt it, has done so
+    if (asked != null) {
+      asked.leaveSeat();
+      asked.clearOwnInterrupt();
+    }
+    if (failure != null) {
+      Problems problems = new Problems();
+      problems.add(failure);
+      throw problems.toThrow();
+    }
+    return value;
+  }
+
   /** As run, on a thread that has claimed it: the task is current already. */
   <T extends @Nullable Object> T runClaimed(TaskBody<T> body) throws Exception {
     if (isStoppedBeforeBegin()) {
       setRunner(GONE);
+      leaveSeat();
       throw notBegun();
     }
     if (flags != 0) {
@@ -578,14 +628,21 @@ public final class Task {
 
   @SuppressWarnings("CatchingUnchecked") // whatever it throws is the task's failure
   private <T extends @Nullable Object> T live(TaskBody<T> body) throws Exception {
-    Problems problems = null;
     T value;
     try {
       value = nullable(body.run());
     } catch (Throwable failure) {
+      return ends(nullable(null), failure);
+    }
+    return ends(value, null);
+  }
+
+  private <T extends @Nullable Object> T ends(T value, @Nullable Throwable failure)
+      throws Exception {
+    Problems problems = null;
+    if (failure != null) {
       problems = new Problems();
       problems.add(failure);
-      value = nullable(null);
     }
     if (scopes != null || attachments != null) {
       problems = problems == null ? new Problems() : problems;
@@ -682,7 +739,16 @@ public final class Task {
 
   private void leave() {
     setRunner(GONE);
+    leaveSeat();
     clearOwnInterrupt();
+  }
+
+  /** Whoever keeps the task need not keep the fork, and its result. */
+  private void leaveSeat() {
+    if (seat != null) {
+      runner = GONE;
+      SEAT.setRelease(this, null);
+    }
   }
 
   private void clearOwnInterrupt() {
@@ -692,45 +758,47 @@ public final class Task {
     }
   }
 
-  /** Whether nobody has begun it, or will: it lies in a deque. */
-  boolean isUnclaimed() {
-    return runner == null;
-  }
-
-  /** Claims it for this thread to begin at once. One claim of all succeeds. */
-  boolean claim(Thread thread) {
-    // compare-and-set, a full fence: flags that are set from now on find the runner
-    return RUNNER.compareAndSet(this, null, thread);
-  }
-
-  /** Claims it for a thread that will be told. */
-  boolean claimForRunner() {
-    return RUNNER.compareAndSet(this, null, HANDED);
-  }
-
-  boolean isHanded() {
-    return runner == HANDED;
+  /** Who says which thread acts for it: its fork, or itself. */
+  private @Nullable Fork<?> seat() {
+    return (Fork<?>) SEAT.getAcquire(this);
   }
 
   private void setRunner(Object next) {
+    Fork<?> fork = seat();
     for (; ; ) {
-      Object seen = runner;
+      Object seen = fork == null ? runner : fork.runner();
       // not while somebody pokes: the interrupt must not hit what the thread does next
-      if (seen != POKING && RUNNER.compareAndSet(this, seen, next)) {
+      if (seen != POKING && moveRunner(fork, seen, next)) {
         return;
       }
       Thread.onSpinWait();
     }
   }
 
-  private void interruptRunner() {
+  /** The thread of this fork goes on to other work. */
+  private static void vacate(Fork<?> fork) {
     for (; ; ) {
-      Object seen = runner;
+      Object seen = fork.runner();
+      if (seen != POKING && fork.moveRunner(seen, GONE)) { // as setRunner
+        return;
+      }
+      Thread.onSpinWait();
+    }
+  }
+
+  private boolean moveRunner(@Nullable Fork<?> fork, @Nullable Object seen, Object next) {
+    return fork == null ? RUNNER.compareAndSet(this, seen, next) : fork.moveRunner(seen, next);
+  }
+
+  private void interruptRunner() {
+    Fork<?> fork = seat();
+    for (; ; ) {
+      Object seen = fork == null ? runner : fork.runner();
       if (seen instanceof Thread thread) {
         // compare-and-set: the thread stays the task's for one interrupt(), which never blocks
-        if (RUNNER.compareAndSet(this, seen, POKING)) {
+        if (moveRunner(fork, seen, POKING)) {
           thread.interrupt();
-          runner = thread;
+          moveRunner(fork, POKING, thread); // nobody else moves it from there
           return;
         }
       } else if (seen != POKING) {

@@ -337,9 +337,8 @@ public final class TaskRuntime implements AutoCloseable {
   }
 
   /**
-   * Has this source polled from now on: by carriers, or by the runtime's poller. For sources
-   * that have no owner. Any thread; never blocks; in mode JDK the first one starts the poller's
-   * thread.
+   * Has this source polled from now on: by carriers, or by the runtime's poller. For sources that
+   * have no owner. Any thread; never blocks; in mode JDK the first one starts the poller's thread.
    */
   public void register(PollSource source) {
     checkOpen();

@@ -55,7 +55,7 @@ import org.jspecify.annotations.Nullable;
  * hoped     | {@link WaitGraph}   | children          | volatile: the graph writes it, then reads
  *           |                     |                   | the children's states; a child that did not
  *           |                     |                   | succeed writes its state, then reads it
- * lazy, lazyBase, reckoned, phase, timers, bindsChildren | owner | owner | plain
+ * forked, lazy, lazyBase, reckoned, phase, timers, bindsChildren | owner | owner | plain
  * </pre>
  *
  * Lock order: no locks. A thread that sees a problem cancels; only the owner waits.
@@ -122,6 +122,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
   private @Nullable Forks lazy;
   private int lazyBase;
   private int reckoned;
+  private int forked;
   private Phase phase = Phase.OPEN;
   private volatile boolean hoped;
 
@@ -233,21 +234,16 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
 
   private Fork<T> prepare(ForkOptions forkOptions, TaskBody<? extends T> body, boolean lazily) {
     Fork<T> previous = last;
-    Task child =
-        new Task(
-            owner,
-            forkOptions.name(),
-            forkOptions.priority() == null ? owner.priority() : forkOptions.priority(),
-            forkOptions.placement(),
-            forkOptions.waitMode() == null ? waitMode : forkOptions.waitMode());
-    child.frames = this;
-    owner.forkAttachmentsTo(child);
-    if (forkOptions.deadline() != null) {
-      child.frames = new WaitGraph.Timed(this);
-      keepTimer(startTimer(child, forkOptions.deadline()));
+    Task child = isUsual(forkOptions, lazily) ? null : newTask(forkOptions);
+    if (child != null) {
+      owner.forkAttachmentsTo(child);
+      if (forkOptions.deadline() != null) {
+        child.frames = new WaitGraph.Timed(this);
+        keepTimer(startTimer(child, forkOptions.deadline()));
+      }
     }
-    Fork<T> fork =
-        new Fork<>(this, child, body, previous == null ? 0 : previous.index + 1, previous, lazily);
+    Fork<T> fork = new Fork<>(this, child, body, previous, lazily);
+    forked++;
     if (lazily) {
       // release: it begins by a compare-and-set, a full fence, and looks at cancelled after that
       LAST.setRelease(this, fork);
@@ -256,6 +252,29 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
       last = fork;
     }
     return fork;
+  }
+
+  /** Whether its task can wait until somebody asks for it: it tells nothing of its own. */
+  @SuppressWarnings("ReferenceEquality") // one like it is made a task for, which is as good
+  private boolean isUsual(ForkOptions forkOptions, boolean lazily) {
+    return lazily && forkOptions == ForkOptions.DEFAULT && !owner.hasAttachments();
+  }
+
+  /** The task of a child that is as usual. Any thread. */
+  Task newTask() {
+    return newTask(ForkOptions.DEFAULT);
+  }
+
+  private Task newTask(ForkOptions forkOptions) {
+    Task child =
+        new Task(
+            owner,
+            forkOptions.name(),
+            forkOptions.priority() == null ? owner.priority() : forkOptions.priority(),
+            forkOptions.placement(),
+            forkOptions.waitMode() == null ? waitMode : forkOptions.waitMode());
+    child.frames = this;
+    return child;
   }
 
   private void keepTimer(Future<?> made) {
@@ -361,7 +380,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
       if (failure != null) {
         problems.add(failure);
       }
-      owner.joinAttachmentsOf(fork.task(), problems);
+      fork.joinAttachments(owner, problems);
       problems.throwAny();
       return fork.get();
     } finally {
@@ -395,7 +414,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
     phase = Phase.JOINED;
     Problems problems = new Problems();
     for (Fork<T> fork : all) {
-      owner.joinAttachmentsOf(fork.task(), problems);
+      fork.joinAttachments(owner, problems);
     }
     try {
       throwScopeFailure();
@@ -470,7 +489,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
           "thrown by task '"
               + fork.task().name()
               + "', fork "
-              + fork.index
+              + fork.index()
               + " of scope '"
               + scope
               + "', which was joined here");
@@ -486,9 +505,10 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
   @SuppressWarnings({"unchecked", "rawtypes"}) // an array of forks cannot say of what
   private List<Fork<T>> children() {
     Fork<T> newest = last;
-    Fork<T>[] all = new Fork[newest == null ? 0 : newest.index + 1];
+    Fork<T>[] all = new Fork[forked];
+    int at = forked;
     for (Fork<T> fork = newest; fork != null; fork = fork.previous) {
-      all[fork.index] = fork;
+      all[--at] = fork;
     }
     return Arrays.asList(all);
   }
@@ -736,7 +756,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
       List<Fork<T>> all = children();
       awaitAll(all, false);
       for (Fork<T> fork : all) {
-        owner.joinAttachmentsOf(fork.task(), problems);
+        fork.joinAttachments(owner, problems);
       }
     }
     finish();

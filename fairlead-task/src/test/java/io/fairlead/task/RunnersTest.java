@@ -416,7 +416,7 @@ class RunnersTest {
       List<Fork<Integer>> children = new ArrayList<>();
       for (int i = 0; i < 4; i++) {
         Task task = new Task(Task.root(), "child", 0, Placement.FREE, WaitMode.NONBLOCKING);
-        children.add(new Fork<>(scope, task, () -> 1, i, null, true));
+        children.add(new Fork<>(scope, task, () -> 1, null, true));
         forks.push(children.get(i));
       }
       assertThat(forks.take(children.get(1), 1)).isTrue();
