@@ -57,7 +57,8 @@ import org.jspecify.annotations.Nullable;
  * The owner's thread creates, loads and destroys, and drains what was retired. Tasks enqueue from
  * wherever they run. A driver that notifies completes waiters on its own threads; for one that does
  * not, and for adopted streams, the runtime's poller looks at each stream that somebody waits for,
- * and now and then at the context's health. The cleaner only retires.
+ * asks the driver for those whose signals do not arrive by themselves (see {@link Asks}), and now
+ * and then looks at the context's health. The cleaner only retires.
  *
  * <h2>Lock order</h2>
  *
@@ -72,7 +73,8 @@ import org.jspecify.annotations.Nullable;
  * failure     | first fault, or close   | any         | CAS from null
  * closed      | close                   | any         | volatile
  * polling     | table, once             | table       | plain
- * heartbeat   | poller                  | poller      | plain
+ * heartbeat,  | poller                  | poller      | plain
+ *   asks      |                         |             |
  * </pre>
  */
 public final class DeviceContext implements AutoCloseable {
@@ -135,6 +137,8 @@ public final class DeviceContext implements AutoCloseable {
           TaskStreams.class,
           TaskStreams.Lease.class,
           StreamPool.class,
+          Asks.class,
+          Asks.Asked.class,
           DriverGate.class,
           ForeignThreads.class,
           HostBlocks.class,
@@ -175,6 +179,7 @@ public final class DeviceContext implements AutoCloseable {
   private final TaskStreams taskStreams = new TaskStreams(this);
   private final HostBlocks hostBlocks;
   private final ForeignThreads foreignThreads;
+  private final Asks asks;
   private final Poller poller = new Poller();
   private final ReentrantLock table = new ReentrantLock();
   private final List<KernelModule.Loaded> modules = new ArrayList<>();
@@ -210,8 +215,8 @@ public final class DeviceContext implements AutoCloseable {
     this.strictestCall =
         ENQUEUING.stream().filter(gate::needsCurrent).findFirst().orElse(DriverCall.LAUNCH);
     this.notified = driver.capabilities().contains(Capability.NOTIFY);
-    // signals of more streams than that may hold up each other's work
-    this.pool = new StreamPool(this, Math.clamp(info.streamsWithSignals(), 1, config.streamsMax()));
+    this.asks = new Asks(driver, nativeContext);
+    this.pool = new StreamPool(this, config.streamsMax());
     this.hostBlocks = new HostBlocks(this, config.hostBytesMax());
     this.foreignThreads = new ForeignThreads(tasks, this);
   }
@@ -1027,10 +1032,14 @@ public final class DeviceContext implements AutoCloseable {
       for (StreamCore core : cores) {
         if (!isNotified(core) && core.hasWaiters()) {
           waited = true;
-          found += core.drain();
+          found += core.drainIfDue();
+          if (core.mustAsk() && core.hasWaiters()) {
+            asks.add(core);
+          }
         }
       }
       if (waited) {
+        found += asks.ask();
         beat();
       }
       return found;

@@ -131,6 +131,7 @@ final class StreamCore {
   private final AtomicReferenceArray<Checkpoint> checkpoints =
       new AtomicReferenceArray<>(CHECKPOINTS);
   private final AtomicInteger nextCheckpoint = new AtomicInteger();
+  private final Asks.Asked asked = new Asks.Asked();
 
   private long handle;
   private long adoptedFrom;
@@ -401,6 +402,23 @@ final class StreamCore {
     }
   }
 
+  /** As {@link #isDue}; also asks the device, where the driver does not hear of it otherwise. */
+  boolean isDueIfAsked(long sequence) {
+    if (isDue(sequence)) {
+      return true;
+    }
+    if (!mustAsk()) {
+      return false;
+    }
+    driver.ask(context.nativeContext(), new long[] {handle}, 1, 0);
+    return isDue(sequence);
+  }
+
+  /** Whether {@link #refreshDone} may know too little. A memory read. */
+  boolean mustAsk() {
+    return driver.mustAsk(handle);
+  }
+
   /** Asks the driver (a memory read) how far the stream is. */
   long refreshDone() {
     if (state == State.CLOSED) {
@@ -516,6 +534,31 @@ final class StreamCore {
 
   int drain() {
     return waiters.drain();
+  }
+
+  /** As {@link #drain}, for who looks again and again: does nothing if nothing can be due. */
+  int drainIfDue() {
+    return waiters.mayDrain() ? waiters.drain() : 0;
+  }
+
+  /** For the poller, which writes it: what {@link Asks} knows of this stream. */
+  Asks.Asked asked() {
+    return asked;
+  }
+
+  /** Since when the first waiter waits. A hint. */
+  long waitedSince() {
+    return waiters.oldestNanos();
+  }
+
+  /** Since when the newest waiter waits. A hint. */
+  long newestSince() {
+    return waiters.newestNanos();
+  }
+
+  /** How far the stream is known to be; asks nobody. */
+  long done() {
+    return done;
   }
 
   int waiting() {

@@ -56,7 +56,32 @@ final class StreamPool {
   /** A stream for one more task. May park for its creation. */
   DeviceStream lease(int priority) {
     DeviceStream stream = choose(priority);
+    if (stream == null && askUnleased()) {
+      stream = choose(priority);
+    }
     return stream != null ? stream : context.onOwner("create stream", () -> make(priority));
+  }
+
+  /**
+   * Asks about the streams that no task has, since nobody waits for them, so that one whose work
+   * has ended is known to be idle. Without the lock: it calls the driver.
+   *
+   * @return whether any was asked
+   */
+  private boolean askUnleased() {
+    List<StreamCore> unknown = new ArrayList<>();
+    lock.lock();
+    try {
+      for (Slot each : slots) {
+        if (each.leases == 0 && each.stream.core().mustAsk()) {
+          unknown.add(each.stream.core());
+        }
+      }
+    } finally {
+      lock.unlock();
+    }
+    unknown.forEach(core -> core.isDueIfAsked(core.enqueued()));
+    return !unknown.isEmpty();
   }
 
   /** On the owner. */

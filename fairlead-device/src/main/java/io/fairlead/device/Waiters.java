@@ -35,6 +35,9 @@ import org.jspecify.annotations.Nullable;
  * end         | owner             | drainer           | volatile, before a drain
  * outstanding | any               | poller, any       | atomic; a hint: 0 lets the poller skip us
  * cancelled   | any               | drainer           | atomic; a hint when to sweep
+ * first,      | drainer           | poller            | volatile, plain before it: how the last round
+ *   oldest,   |                   |                   | left things. A newcomer that it does not count
+ *   newest    |                   |                   | drains itself
  * </pre>
  */
 final class Waiters {
@@ -59,6 +62,14 @@ final class Waiters {
   private final PriorityQueue<Waiter> waiting = new PriorityQueue<>();
   private volatile @Nullable Waiter incoming;
   private volatile @Nullable DeviceException end;
+
+  /** What the first waiter waits for. */
+  private volatile long first = Long.MAX_VALUE;
+
+  /** Since when the first waiter waits, and the newest one. */
+  private long oldest;
+
+  private long newest;
 
   /** How many were added so far; makes waiters for the same operation first come, first served. */
   private long arrivals;
@@ -132,7 +143,38 @@ final class Waiters {
       found += failHopeless(refused);
     }
     sweep();
+    noteFirst();
     return found;
+  }
+
+  private void noteFirst() {
+    Waiter head = waiting.peek();
+    if (head != null) {
+      oldest = head.since;
+    }
+    first = head == null ? Long.MAX_VALUE : head.sequence;
+  }
+
+  /** The poller's look, which changes nothing: whether a drain could find something to do. */
+  boolean mayDrain() {
+    return incoming != null
+        || stream.isDue(first)
+        || refusal.get() != null
+        || end != null
+        || cancelled.get() >= SWEEP_MIN
+        || stream.context.failure() != null;
+  }
+
+  /** Since when the first one waits, as the last round left it. */
+  long oldestNanos() {
+    long seen = first; // volatile, before the plain field
+    return seen == Long.MAX_VALUE ? System.nanoTime() : oldest;
+  }
+
+  /** Since when the newest one waits, as the last round left it. */
+  long newestNanos() {
+    long seen = first; // volatile, before the plain field
+    return seen == Long.MAX_VALUE ? System.nanoTime() : newest;
   }
 
   private void takeIncoming() {
@@ -156,6 +198,7 @@ final class Waiters {
 
   private void enter(Waiter waiter) {
     waiter.arrival = arrivals++;
+    newest = waiter.since;
     waiting.offer(waiter);
   }
 
@@ -261,7 +304,7 @@ final class Waiters {
 
     @Override
     public boolean poll() {
-      if (!isDone() && stream.isDue(sequence)) {
+      if (!isDone() && stream.isDueIfAsked(sequence)) {
         stream.drain();
       }
       return isDone();

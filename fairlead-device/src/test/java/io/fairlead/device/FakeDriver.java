@@ -63,8 +63,9 @@ final class FakeDriver implements Driver {
   private volatile @Nullable DriverException fault;
   private @Nullable DriverException nextRefusal;
   private @Nullable DriverCall refusedCall;
-  private int streamsWithSignals = Integer.MAX_VALUE;
   private @Nullable Stream defaultStream;
+  private boolean asked;
+  private final List<List<Long>> questions = new ArrayList<>();
 
   FakeDriver(boolean notifies, Set<DriverCall> needsCurrent) {
     this.notifies = notifies;
@@ -99,9 +100,16 @@ final class FakeDriver implements Driver {
     return this;
   }
 
-  FakeDriver streamsWithSignals(int value) {
-    streamsWithSignals = value;
-    return this;
+  /** As polled, and signals do not arrive by themselves: the driver must be asked. */
+  static FakeDriver asked() {
+    FakeDriver driver = polled();
+    driver.asked = true;
+    return driver;
+  }
+
+  /** What was asked so far: the handles of each question, in its order. */
+  List<List<Long>> questions() {
+    return locked(() -> List.copyOf(questions));
   }
 
   /** Foreign code of device 0 has a default stream: {@link #foreignWork} with this handle. */
@@ -138,6 +146,7 @@ final class FakeDriver implements Driver {
     final @Nullable StreamListener listener;
     final ArrayDeque<Op> queue = new ArrayDeque<>();
     volatile long reached;
+    volatile long found;
     long signalled;
     int released;
 
@@ -443,7 +452,7 @@ final class FakeDriver implements Driver {
 
   @Override
   public DeviceInfo info(int device) {
-    return new DeviceInfo(device, "fake " + device, 1L << 30, 1, streamsWithSignals);
+    return new DeviceInfo(device, "fake " + device, 1L << 30, 1, Integer.MAX_VALUE);
   }
 
   @Override
@@ -550,7 +559,35 @@ final class FakeDriver implements Driver {
   @Override
   public long reached(long handle) {
     // as the contract says: a memory read, so nothing is written down
-    return locked(() -> stream(handle).reached);
+    return locked(() -> asked ? stream(handle).found : stream(handle).reached);
+  }
+
+  @Override
+  public boolean mustAsk(long handle) {
+    return locked(
+        () -> {
+          Stream stream = streams.get(handle);
+          return asked && stream != null && stream.found < stream.signalled;
+        });
+  }
+
+  @Override
+  public int ask(long context, long[] handles, int count, long nanosMax) {
+    return locked(
+        () -> {
+          List<Long> question = new ArrayList<>();
+          for (int i = 0; i < count; i++) {
+            question.add(handles[i]);
+            Stream stream = streams.get(handles[i]);
+            if (stream != null) {
+              stream.found = stream.reached;
+            }
+          }
+          if (recording) {
+            questions.add(question);
+          }
+          return count;
+        });
   }
 
   @Override
@@ -567,6 +604,11 @@ final class FakeDriver implements Driver {
     if (lost != null) {
       throw lost;
     }
+    locked(
+        () -> {
+          stream(handle).found = stream(handle).reached;
+          return null;
+        });
   }
 
   @Override

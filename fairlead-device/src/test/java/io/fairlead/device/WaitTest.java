@@ -34,6 +34,7 @@ class WaitTest {
     for (WaitMode mode : WaitMode.values()) {
       all.add(Arguments.of("notified", mode, (Supplier<FakeDriver>) FakeDriver::stepped));
       all.add(Arguments.of("polled", mode, (Supplier<FakeDriver>) FakeDriver::polled));
+      all.add(Arguments.of("asked", mode, (Supplier<FakeDriver>) FakeDriver::asked));
     }
     return all.stream();
   }

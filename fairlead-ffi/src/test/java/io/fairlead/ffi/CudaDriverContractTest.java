@@ -33,6 +33,9 @@ class CudaDriverContractTest {
           "transfersToNowhereAreRefusedAtOnce",
           "wrongFreesAreRefusedAtOnce");
 
+  /** What the driver is told by the environment, unless somebody loaded it before. */
+  private static final int QUEUES = 32;
+
   private abstract static class OnStandIn extends DriverContract {
     private final StandInLibrary standIn = StandInLibrary.get();
     private final boolean old;
@@ -41,6 +44,11 @@ class CudaDriverContractTest {
     OnStandIn(boolean old, String signals) {
       this.old = old;
       this.signals = signals;
+    }
+
+    /** How many streams may have a ticket outstanding; the signals of others are events. */
+    String tickets() {
+      return "auto";
     }
 
     /**
@@ -54,12 +62,16 @@ class CudaDriverContractTest {
     protected Driver open() {
       standIn.reset();
       standIn.oldDriver(old);
+      standIn.hardwareQueues(true);
+      standIn.connections(QUEUES);
       standIn.creationWaitsFrom(creationWaitsFrom());
       for (int device = 0; device < devices(); device++) {
         standIn.memory(device, memoryBytes());
       }
       return new CudaDriverProvider()
-          .open(Map.of("library", standIn.path().toString(), "signals", signals));
+          .open(
+              Map.of(
+                  "library", standIn.path().toString(), "signals", signals, "tickets", tickets()));
     }
 
     @Override
@@ -70,6 +82,16 @@ class CudaDriverContractTest {
     @Override
     protected Runnable hold(long stream) {
       return CudaKernels.hold(driver, module(), stream);
+    }
+
+    @Override
+    protected Runnable holdAll(List<Long> streams) {
+      return CudaKernels.holdAll(driver, module(), streams);
+    }
+
+    @Override
+    protected int heldStreamsMax() {
+      return 120;
     }
 
     @Override
@@ -163,6 +185,54 @@ class CudaDriverContractTest {
     @Override
     int creationWaitsFrom() {
       return 32;
+    }
+  }
+
+  @Nested
+  class WithEventsOnly extends OnStandIn {
+    WithEventsOnly() {
+      super(false, "write");
+    }
+
+    @Override
+    String tickets() {
+      return "0";
+    }
+  }
+
+  @Nested
+  class WithEventsOnlyOnAnOldDriver extends OnStandIn {
+    WithEventsOnlyOnAnOldDriver() {
+      super(true, "write");
+    }
+
+    @Override
+    String tickets() {
+      return "0";
+    }
+  }
+
+  @Nested
+  class WithOneTicket extends OnStandIn {
+    WithOneTicket() {
+      super(false, "write");
+    }
+
+    @Override
+    String tickets() {
+      return "1";
+    }
+  }
+
+  @Nested
+  class WithOneTicketWithoutWriteValues extends OnStandIn {
+    WithOneTicketWithoutWriteValues() {
+      super(false, "fill");
+    }
+
+    @Override
+    String tickets() {
+      return "1";
     }
   }
 }

@@ -5,6 +5,7 @@ import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.sim.DriverContract;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.function.IntSupplier;
 import org.junit.jupiter.api.BeforeEach;
@@ -53,6 +54,17 @@ class CudaGpuContractTest extends DriverContract {
   @Override
   protected Runnable hold(long stream) {
     return CudaKernels.hold(driver, module(), stream);
+  }
+
+  @Override
+  protected Runnable holdAll(List<Long> streams) {
+    return CudaKernels.holdAll(driver, module(), streams);
+  }
+
+  /** So many grids that wait are resident at once on any GPU of note: 128 are. */
+  @Override
+  protected int heldStreamsMax() {
+    return 120;
   }
 
   @Override

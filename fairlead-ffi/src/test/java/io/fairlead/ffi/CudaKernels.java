@@ -11,6 +11,7 @@ import java.io.UncheckedIOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Objects;
 
 /**
@@ -76,10 +77,17 @@ final class CudaKernels {
    * @param module of the stream's context, which is current; it has the kernel {@code hold}
    */
   static Runnable hold(Driver driver, long module, long stream) {
+    return holdAll(driver, module, List.of(stream));
+  }
+
+  /** As {@link #hold}, with nothing made or loaded once the first stream is held. */
+  static Runnable holdAll(Driver driver, long module, List<Long> streams) {
     MemorySegment flag = driver.hostAlloc(driver.current(), Long.BYTES);
     flag.set(ValueLayout.JAVA_LONG, 0, 0);
     long kernel = driver.kernel(module, "hold");
-    driver.launch(stream, kernel, ALONE, new LaunchArguments().scalar(flag.address()));
+    for (long stream : streams) {
+      driver.launch(stream, kernel, ALONE, new LaunchArguments().scalar(flag.address()));
+    }
     return () -> {
       if (flag.scope().isAlive()) {
         flag.set(ValueLayout.JAVA_LONG, 0, 1);

@@ -156,6 +156,17 @@ public abstract class DriverContract {
     return letGo::countDown;
   }
 
+  /** As {@link #hold}, for many streams at once: all are held before anything else is made. */
+  protected Runnable holdAll(List<Long> streams) {
+    List<Runnable> letGo = streams.stream().map(this::hold).toList();
+    return () -> letGo.forEach(Runnable::run);
+  }
+
+  /** How many streams can be held while others go on. */
+  protected int heldStreamsMax() {
+    return 1;
+  }
+
   /** Whether a context may be lost: on some hardware the process is of no use afterwards. */
   protected boolean mayLoseContexts() {
     return true;
@@ -261,11 +272,23 @@ public abstract class DriverContract {
     return driver.kernel(driver.moduleLoad(context, image()), name);
   }
 
+  /** How far a stream of device 0 is, asked if need be. */
+  private long reached(long stream) {
+    return reached(context, stream);
+  }
+
+  private long reached(long of, long stream) {
+    if (driver.mustAsk(stream)) {
+      driver.ask(of, new long[] {stream}, 1, 0);
+    }
+    return driver.reached(stream);
+  }
+
   /** Waits until all that is enqueued so far has ended. */
   protected final void await(long stream) {
     long mark = ticket.incrementAndGet();
     driver.signal(stream, mark);
-    await(() -> driver.reached(stream) >= mark || driver.status(context) != null);
+    await(() -> reached(stream) >= mark || driver.status(context) != null);
   }
 
   private static void await(BooleanSupplier condition) {
@@ -556,9 +579,9 @@ public abstract class DriverContract {
     Runnable letGo = held(slow);
     driver.signal(slow, 7);
     await(quick);
-    assertThat(driver.reached(slow)).isZero();
+    assertThat(reached(slow)).isZero();
     letGo.run();
-    await(() -> driver.reached(slow) == 7);
+    await(() -> reached(slow) == 7);
   }
 
   @Test
@@ -575,7 +598,7 @@ public abstract class DriverContract {
               driver.makeCurrent(context);
               started.countDown();
               driver.streamSynchronize(stream);
-              seen.set(driver.reached(stream));
+              seen.set(reached(stream));
               driver.makeCurrent(0);
             });
     await(() -> started.getCount() == 0);
@@ -631,7 +654,7 @@ public abstract class DriverContract {
     int count = 64;
     long bytes = 8L * count;
     long address = driver.allocAsync(stream, bytes);
-    assertThat(driver.reached(stream)).isZero();
+    assertThat(reached(stream)).isZero();
     try (Arena arena = Arena.ofShared()) {
       MemorySegment host = longs(arena, count);
       for (long round = 1; round <= 2_000; round++) {
@@ -643,7 +666,7 @@ public abstract class DriverContract {
         driver.copyToHost(stream, host, address);
         driver.signal(stream, round);
         long mark = round;
-        await(() -> driver.reached(stream) >= mark);
+        await(() -> reached(stream) >= mark);
         assertThat(host.getAtIndex(JAVA_LONG, 0)).isEqualTo(round);
         assertThat(host.getAtIndex(JAVA_LONG, count - 1)).isEqualTo(round + count - 1);
       }
@@ -673,7 +696,7 @@ public abstract class DriverContract {
     for (int i = 1; i <= 100; i++) {
       driver.signal(stream, i);
     }
-    await(() -> driver.reached(stream) == 100);
+    await(() -> reached(stream) == 100);
     if (driver.capabilities().contains(Capability.NOTIFY)) {
       await(() -> !recorder.values.isEmpty() && recorder.values.getLast() == 100);
       assertThat(recorder.values).isSorted().doesNotHaveDuplicates();
@@ -700,8 +723,160 @@ public abstract class DriverContract {
             });
     driver.signal(stream, 1);
     driver.signal(stream, 2);
-    await(() -> driver.reached(stream) == 2);
+    await(() -> reached(stream) == 2);
     assertThat(driver.status(context)).isNull();
+  }
+
+  /** However many signals are outstanding behind long work, others' work and signals go on. */
+  private void holdMany(int count) {
+    Assumptions.assumeTrue(heldStreamsMax() >= count, "needs " + count + " streams held at once");
+    List<Long> slow = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      slow.add(stream());
+    }
+    long probe = stream();
+    long address = driver.allocAsync(probe, 8);
+    long number = numberThatRan(probe, address, 8);
+    Runnable letGo = holdAll(slow);
+    held.add(letGo);
+    slow.forEach(stream -> driver.signal(stream, 1));
+    for (long round = 1; round <= 20; round++) {
+      driver.launch(probe, number, ONE, new LaunchArguments().scalar(round).buffer(address, 8));
+      await(probe);
+    }
+    assertThat(slow).allMatch(stream -> reached(stream) == 0);
+    letGo.run();
+    for (long stream : slow) {
+      await(() -> reached(stream) == 1);
+    }
+    assertThat(download(probe, address, 1)).containsExactly(20);
+  }
+
+  @Test
+  void sixteenHeldStreamsHoldNobodyElse() {
+    holdMany(16);
+  }
+
+  @Test
+  void sixtyFourHeldStreamsHoldNobodyElse() {
+    holdMany(64);
+  }
+
+  @Test
+  void aHundredAndTwentyHeldStreamsHoldNobodyElse() {
+    holdMany(120);
+  }
+
+  @Test
+  void aSignalStandsForWhatWasThereThen() {
+    long slow = stream();
+    long stream = stream();
+    long event = driver.eventCreate(context);
+    Runnable letGo = held(slow);
+    driver.eventRecord(event, slow);
+    driver.signal(stream, 10);
+    driver.streamWaitEvent(stream, event);
+    for (long value = 11; value <= 40; value++) {
+      driver.signal(stream, value);
+    }
+    await(() -> reached(stream) > 0);
+    assertThat(reached(stream)).isEqualTo(10);
+    letGo.run();
+    await(() -> reached(stream) == 40);
+  }
+
+  /** More signals than a driver may have room for, none of which is asked about. */
+  @Test
+  void signalsThatNobodyAsksAboutArriveAllTheSame() {
+    List<Long> streams = new ArrayList<>();
+    for (int i = 0; i < 40; i++) {
+      streams.add(stream());
+    }
+    for (long value = 1; value <= 100; value++) {
+      for (long stream : streams) {
+        driver.signal(stream, value);
+      }
+    }
+    for (long stream : streams) {
+      await(() -> reached(stream) == 100);
+    }
+  }
+
+  @Test
+  void synchronizingMakesSignalsKnown() {
+    for (int i = 0; i < 40; i++) {
+      long stream = stream();
+      driver.signal(stream, 3);
+      driver.streamSynchronize(stream);
+      assertThat(driver.reached(stream)).isEqualTo(3);
+    }
+  }
+
+  @Test
+  void askingPassesOverWhatIsGone() {
+    long gone = stream();
+    long live = stream();
+    driver.signal(gone, 1);
+    driver.streamDestroy(gone);
+    driver.signal(live, 1);
+    assertThat(driver.mustAsk(gone)).isFalse();
+    assertThat(driver.mustAsk(0)).isFalse();
+    long[] both = {gone, live};
+    await(
+        () -> {
+          assertThat(driver.ask(context, both, 2, 1_000_000)).isBetween(0, 2);
+          return driver.reached(live) == 1;
+        });
+    assertThat(driver.ask(0, both, 2, 0)).isEqualTo(2);
+    assertThat(driver.ask(context, both, 0, 0)).isZero();
+    assertThat(driver.current()).isEqualTo(context);
+  }
+
+  /** What is asked, by whom and in which order, changes no answer. */
+  @Test
+  void manyMayAskAndSignalAtOnce() {
+    List<Long> streams = new ArrayList<>();
+    for (int i = 0; i < 24; i++) {
+      streams.add(stream());
+    }
+    long[] all = streams.stream().mapToLong(Long::longValue).toArray();
+    CountDownLatch signalled = new CountDownLatch(4);
+    List<Thread> threads = new ArrayList<>();
+    for (int t = 0; t < 4; t++) {
+      int mine = t;
+      threads.add(elsewhere(Thread.ofPlatform(), () -> signalSome(all, mine, signalled)));
+    }
+    for (int t = 0; t < 2; t++) {
+      threads.add(elsewhere(Thread.ofPlatform(), () -> askAll(all, signalled)));
+    }
+    join(threads);
+    for (long stream : all) {
+      await(() -> reached(stream) == 300);
+    }
+  }
+
+  /** Each stream has one thread that signals. */
+  private void signalSome(long[] streams, int mine, CountDownLatch signalled) {
+    driver.makeCurrent(context);
+    for (long value = 1; value <= 300; value++) {
+      for (int i = mine; i < streams.length; i += 4) {
+        driver.signal(streams[i], value);
+      }
+    }
+    driver.makeCurrent(0);
+    signalled.countDown();
+  }
+
+  private void askAll(long[] streams, CountDownLatch signalled) {
+    long[] seen = new long[streams.length];
+    while (signalled.getCount() > 0) {
+      driver.ask(context, streams, streams.length, 100_000);
+      for (int i = 0; i < streams.length; i++) {
+        long reached = driver.reached(streams[i]);
+        assertThat(reached).isBetween(seen[i], 300L);
+        seen[i] = reached;
+      }
+    }
   }
 
   // --- events
@@ -732,7 +907,7 @@ public abstract class DriverContract {
     driver.signal(consumer, 1);
     await(bystander);
     assertThat(driver.eventQuery(event)).isFalse();
-    assertThat(driver.reached(consumer)).isZero();
+    assertThat(reached(consumer)).isZero();
     letGo.run();
     assertThat(download(consumer, address, 100)).contains(40, 139);
     assertThat(driver.eventQuery(event)).isTrue();
@@ -753,9 +928,9 @@ public abstract class DriverContract {
     driver.streamWaitEvent(later, event);
     await(later);
     await(() -> driver.eventQuery(event));
-    assertThat(driver.reached(waiting)).as("waits for the first record still").isZero();
+    assertThat(reached(waiting)).as("waits for the first record still").isZero();
     letGo.run();
-    await(() -> driver.reached(waiting) == 1);
+    await(() -> reached(waiting) == 1);
   }
 
   @Test
@@ -770,9 +945,9 @@ public abstract class DriverContract {
     driver.signal(waiting, 1);
     driver.eventDestroy(event);
     await(bystander);
-    assertThat(driver.reached(waiting)).isZero();
+    assertThat(reached(waiting)).isZero();
     letGo.run();
-    await(() -> driver.reached(waiting) == 1);
+    await(() -> reached(waiting) == 1);
   }
 
   @Test
@@ -800,9 +975,9 @@ public abstract class DriverContract {
       driver.streamWaitEvent(stream, event);
       driver.signal(stream, 1);
     }
-    assertThat(waiting).allMatch(s -> driver.reached(s) == 0);
+    assertThat(waiting).allMatch(s -> reached(s) == 0);
     letGo.run();
-    await(() -> waiting.stream().allMatch(s -> driver.reached(s) == 1));
+    await(() -> waiting.stream().allMatch(s -> reached(s) == 1));
   }
 
   @Test
@@ -822,9 +997,9 @@ public abstract class DriverContract {
     driver.streamWaitEvent(here, event);
     driver.signal(here, 1);
     await(bystander);
-    assertThat(driver.reached(here)).isZero();
+    assertThat(reached(here)).isZero();
     letGo.run();
-    await(() -> driver.reached(here) == 1);
+    await(() -> reached(here) == 1);
   }
 
   // --- foreign code -----------------------------------------------------------------------------
@@ -1151,7 +1326,7 @@ public abstract class DriverContract {
     if (driver.capabilities().contains(Capability.JAVA_KERNELS)) {
       assertThat(first).hasCause(cause);
     }
-    assertThat(driver.reached(stream)).as("work behind the fault was not done").isZero();
+    assertThat(reached(stream)).as("work behind the fault was not done").isZero();
     List<Runnable> calls =
         List.of(
             () -> driver.streamSynchronize(stream),
@@ -1221,7 +1396,7 @@ public abstract class DriverContract {
     expectLost(context, status);
     driver.makeCurrent(other);
     driver.signal(there, 3);
-    await(() -> driver.reached(there) == 3);
+    await(() -> reached(other, there) == 3);
     assertThat(driver.status(other)).isNull();
   }
 

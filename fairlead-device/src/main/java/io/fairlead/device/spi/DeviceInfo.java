@@ -6,8 +6,9 @@ package io.fairlead.device.spi;
  * @param memoryBytes the device's memory in bytes
  * @param workers processors that run kernels: worker threads of the host device, multiprocessors of
  *     a GPU
- * @param streamsWithSignals how many streams may have an outstanding signal before others' work may
- *     stick behind them; {@link Integer#MAX_VALUE} where there is no such limit
+ * @param streamsWithSignals how many streams may have a signal outstanding at once that arrives by
+ *     itself; for those of more the driver has to be asked. {@link Integer#MAX_VALUE} where there
+ *     is no such limit
  * @param features what a GPU is besides
  */
 public record DeviceInfo(

@@ -120,8 +120,34 @@ public interface Driver extends AutoCloseable {
    */
   void signal(long stream, long value);
 
-  /** The latest signalled value that was reached; 0 at first. A memory read, no driver call. */
+  /**
+   * The latest signalled value that is known to be reached; 0 at first. A memory read, no driver
+   * call.
+   */
   long reached(long stream);
+
+  /**
+   * Whether a signal is on its way of which {@link #reached} will not know before somebody {@link
+   * #ask asks} for it. A memory read; false also for a stream that is gone.
+   */
+  default boolean mustAsk(long stream) {
+    return false;
+  }
+
+  /**
+   * Asks the device how far streams are, in the order given, until {@code nanosMax} have passed and
+   * at least one was asked; {@link #reached} knows the answer afterwards. Whoever waits for a
+   * stream that {@link #mustAsk} has to see to it that somebody does. Any thread; returns promptly;
+   * of several who ask for a context at once one does, and the others are answered 0. Makes the
+   * context current by itself, if that is needed, and disturbs no capture. Never throws: what is
+   * gone is passed over, and a fault shows in {@link #status}.
+   *
+   * @param streams of this context; the first {@code count} are asked
+   * @return how many were asked, from the first on: what is left goes first next time
+   */
+  default int ask(long context, long[] streams, int count, long nanosMax) {
+    return count;
+  }
 
   /** Blocks the calling OS thread until all enqueued work ended; throws the context's fault. */
   void streamSynchronize(long stream);

@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.IntSupplier;
@@ -35,6 +36,8 @@ import org.jspecify.annotations.Nullable;
  * hostBlocks | hostAlloc, hostFree, end      | same           | concurrent map; they may all block
  * peers      | connect, of either            | connect        | concurrent map; may block too
  * retains    | retain, release               | same           | the driver's life lock
+ * asking     | who asks streams              | same           | CAS: one at a time, since queries at
+ *            |                               |                | once slow each other down
  * unfinished | dispose of a stream           | end            | volatile, only ever set
  * </pre>
  *
@@ -52,7 +55,9 @@ final class CudaContext extends CudaObject {
   final int ordinal;
   final long raw;
   final Tickets tickets;
+  final SignalEvents events;
   private final int rawDevice;
+  private final AtomicBoolean asking = new AtomicBoolean();
   private final AtomicReference<@Nullable DriverException> fault = new AtomicReference<>();
   private final SpinLock lock = new SpinLock();
   private final Map<Long, Arena> hostBlocks = new ConcurrentHashMap<>();
@@ -73,7 +78,8 @@ final class CudaContext extends CudaObject {
     this.ordinal = device.ordinal();
     this.rawDevice = rawDevice;
     this.raw = raw;
-    this.tickets = new Tickets(api, driver.wideSignals());
+    this.tickets = new Tickets(api, driver.wideSignals(), device.streamsWithSignals());
+    this.events = new SignalEvents(api);
     this.pool = new MemPool(this, rawDevice);
   }
 
@@ -124,6 +130,7 @@ final class CudaContext extends CudaObject {
     }
     pool.open();
     tickets.grow(this);
+    events.open(this);
   }
 
   private void readPriorities() {
@@ -205,6 +212,9 @@ final class CudaContext extends CudaObject {
     if (healthStream != 0 && !isLost()) {
       api.streamDestroy(healthStream);
     }
+    if (!isLost()) {
+      events.close();
+    }
     tickets.close();
     pool.close();
     api.primaryCtxRelease(rawDevice);
@@ -276,7 +286,8 @@ final class CudaContext extends CudaObject {
     return fault.get();
   }
 
-  private void seen(int status, String call) {
+  /** Loses the context if a query says so. Never throws. */
+  void seen(int status, String call) {
     if (status == Status.UNKNOWN) {
       fault.compareAndSet(null, unknown(call));
     } else {
@@ -297,9 +308,70 @@ final class CudaContext extends CudaObject {
   private void queryOutstanding() {
     for (CudaStream stream : streams) {
       if (stream.isOutstanding() && !isLost() && stream.enter()) {
-        seen(stream.query(), "cuStreamQuery");
+        long signalled = stream.signalled(); // before the query, which speaks of what was there
+        int status = stream.query();
+        seen(status, "cuStreamQuery");
+        if (status == Status.SUCCESS && !stream.isAdopted()) {
+          stream.found(signalled);
+        }
         stream.exit();
         return;
+      }
+    }
+  }
+
+  /**
+   * Asks for events of streams in the order given, until the time is up. As the heartbeat, and with
+   * the context bound only where a query needs that. Of several callers at once one asks.
+   *
+   * @return how many of the streams need not be asked any more
+   */
+  int ask(long[] handles, int count, long nanosMax) {
+    if (!asking.compareAndSet(false, true)) {
+      return 0;
+    }
+    try {
+      if (count == 0 || isLost() || !enter()) {
+        return count;
+      }
+      try {
+        return askEntered(handles, count, nanosMax);
+      } finally {
+        exit();
+      }
+    } finally {
+      asking.set(false);
+    }
+  }
+
+  private int askEntered(long[] handles, int count, long nanosMax) {
+    boolean binds = driver.needs().of(DriverCall.EVENT_QUERY);
+    long previous = binds ? Current.bind(api, raw) : raw;
+    int mode = exchangeCaptureMode(CAPTURE_MODE_RELAXED);
+    try {
+      long start = System.nanoTime();
+      int asked = 0;
+      do {
+        ask(handles[asked++]);
+      } while (asked < count && !isLost() && System.nanoTime() - start < nanosMax);
+      events.askOrphan();
+      return asked;
+    } finally {
+      exchangeCaptureMode(mode);
+      if (binds) {
+        Current.restore(api, raw, previous);
+      }
+    }
+  }
+
+  /** One that is gone is passed over. */
+  private void ask(long handle) {
+    CudaStream stream = driver.handles().streamOrNull(handle);
+    if (stream != null && stream.context() == this && stream.enter()) {
+      try {
+        stream.ask();
+      } finally {
+        stream.exit();
       }
     }
   }
@@ -329,7 +401,7 @@ final class CudaContext extends CudaObject {
     try {
       stream = new CudaStream(this, newStream(priority), 0, slot);
     } catch (DriverException e) {
-      tickets.giveBack(slot, 0);
+      tickets.giveBack(slot);
       throw e;
     }
     return publish(stream);

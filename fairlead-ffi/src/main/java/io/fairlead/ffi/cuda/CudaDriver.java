@@ -122,7 +122,7 @@ public final class CudaDriver implements Driver {
       int raw = device(ordinal);
       inUse |= isActive(raw);
       canWrite &= canWrite(raw);
-      found.add(describe(ordinal, raw, inUse));
+      found.add(describe(ordinal, raw, tickets(settings, inUse)));
     }
     this.devices = List.copyOf(found);
     this.state =
@@ -133,6 +133,12 @@ public final class CudaDriver implements Driver {
             new DriverState.NeedsCurrent());
     this.loader = new CudaLoader(api, settings.compiler(), settings.code());
     this.profiler = Nvtx.attach(settings.profiler());
+  }
+
+  private static int tickets(CudaSettings settings, boolean inUse) {
+    return settings.tickets() == CudaSettings.TICKETS_AUTO
+        ? Environment.streamsWithSignals(inUse)
+        : settings.tickets();
   }
 
   private static boolean wideSignals(CudaSettings.Signals wanted, boolean canWrite) {
@@ -201,7 +207,7 @@ public final class CudaDriver implements Driver {
     }
   }
 
-  private Device describe(int ordinal, int raw, boolean inUse) {
+  private Device describe(int ordinal, int raw, int tickets) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment name = arena.allocate(NAME_BYTES);
       MemorySegment bytes = arena.allocate(JAVA_LONG);
@@ -213,7 +219,7 @@ public final class CudaDriver implements Driver {
               name.getString(0),
               bytes.get(JAVA_LONG, 0),
               Math.max(1, attribute(raw, ATTRIBUTE_MULTIPROCESSORS)),
-              Environment.streamsWithSignals(inUse),
+              tickets,
               features(raw));
       return new Device(raw, info);
     }
@@ -542,10 +548,24 @@ public final class CudaDriver implements Driver {
   }
 
   @Override
+  public boolean mustAsk(long stream) {
+    CudaStream found = state.handles().streamOrNull(stream);
+    return found != null && found.mustAsk();
+  }
+
+  @Override
+  public int ask(long context, long[] streams, int count, long nanosMax) {
+    CudaContext found = state.handles().contextOrNull(context);
+    return found == null ? count : found.ask(streams, count, nanosMax);
+  }
+
+  @Override
   public void streamSynchronize(long stream) {
     CudaStream found = enterStream(DriverCall.STREAM_SYNCHRONIZE, stream);
     try {
+      long signalled = found.signalled(); // before, since others may signal meanwhile
       found.context().check(api.streamSynchronize(found.raw), "cuStreamSynchronize");
+      found.found(signalled);
     } finally {
       found.exit();
     }

@@ -11,7 +11,9 @@ import org.jspecify.annotations.Nullable;
  *
  * @param library the driver's library, or null for the usual names
  * @param compiler NVRTC's library, or null for the usual names
- * @param signals how streams tell how far they are
+ * @param signals how streams write how far they are
+ * @param tickets how many streams may have such a write outstanding at once; the signals of more
+ *     are events, which are asked for. {@link #TICKETS_AUTO}: half of the device's hardware queues
  * @param profiler the library of a tool that listens to NVTX, or null if there is none
  * @param code which forms of a module are loaded
  */
@@ -19,6 +21,7 @@ public record CudaSettings(
     @Nullable String library,
     @Nullable String compiler,
     Signals signals,
+    int tickets,
     @Nullable String profiler,
     Code code) {
 
@@ -33,6 +36,12 @@ public record CudaSettings(
     /** PTX. */
     PTX
   }
+
+  /** As many streams as leave others' work alone. */
+  public static final int TICKETS_AUTO = -1;
+
+  /** More than a GPU has hardware queues; for who wants no events at all. */
+  private static final int TICKETS_MAX = 1_024;
 
   /** How a stream writes its signal. */
   public enum Signals {
@@ -53,7 +62,11 @@ public record CudaSettings(
   /** Which forms of a module are loaded, also as a setting. */
   public static final String CODE_PROPERTY = "fairlead.cuda.code";
 
-  private static final Set<String> KEYS = Set.of("library", "nvrtc", "signals", "nvtx", "code");
+  /** How many streams may have a ticket outstanding, also as a setting. */
+  public static final String TICKETS_PROPERTY = "fairlead.cuda.tickets";
+
+  private static final Set<String> KEYS =
+      Set.of("library", "nvrtc", "signals", "tickets", "nvtx", "code");
 
   /**
    * Settings by key, for what is not given the system properties, for the rest the usual.
@@ -66,13 +79,14 @@ public record CudaSettings(
         throw Status.invalidValue(
             "the cuda driver has no setting '"
                 + key
-                + "'; it has library, nvrtc, signals, nvtx and code");
+                + "'; it has library, nvrtc, signals, tickets, nvtx and code");
       }
     }
     return new CudaSettings(
         settings.getOrDefault("library", System.getProperty(LIBRARY_PROPERTY)),
         settings.getOrDefault("nvrtc", System.getProperty(COMPILER_PROPERTY)),
         signals(settings.getOrDefault("signals", "auto")),
+        tickets(settings.getOrDefault("tickets", System.getProperty(TICKETS_PROPERTY, "auto"))),
         settings.getOrDefault("nvtx", System.getenv(Nvtx.VARIABLE)),
         code(settings.getOrDefault("code", System.getProperty(CODE_PROPERTY, "any"))));
   }
@@ -90,6 +104,26 @@ public record CudaSettings(
                   + ") takes any, binary, source or ptx, not "
                   + text);
     };
+  }
+
+  private static int tickets(String text) {
+    if (text.equals("auto")) {
+      return TICKETS_AUTO;
+    }
+    int number;
+    try {
+      number = Integer.parseInt(text);
+    } catch (NumberFormatException e) {
+      number = -1;
+    }
+    if (number < 0 || number > TICKETS_MAX) {
+      throw Status.invalidValue(
+          "the setting 'tickets' takes auto or a number from 0 to "
+              + TICKETS_MAX
+              + ", not "
+              + text);
+    }
+    return number;
   }
 
   private static Signals signals(String text) {

@@ -1,16 +1,33 @@
 package io.fairlead.ffi.cuda;
 
 import io.fairlead.device.spi.DriverException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import org.jspecify.annotations.Nullable;
 
 /**
- * A stream of ours, or one that others made and that we were lent; and how far it is: it writes its
- * signals to a word of page-locked memory, in order with its other work, and {@link #reached} reads
- * that word. No driver call, no lock.
+ * A stream of ours, or one that others made and that we were lent; and how far it is. Its signals
+ * are of two kinds, in any mixture:
+ *
+ * <ul>
+ *   <li>a <b>ticket</b>: the stream writes the value to a word of page-locked memory, in order with
+ *       its other work. While the context has a permit for it, see {@link Tickets};
+ *   <li>an <b>event</b> that stands for the value, for all other signals. It occupies no hardware
+ *       queue, but somebody has to {@link #ask} the driver for it.
+ * </ul>
+ *
+ * {@link #reached} is the higher of the two: the word, and what was found by asking. No driver
+ * call, no lock. Since a stream runs in order, whatever is found for one signal holds for all
+ * before it, of both kinds.
  *
  * <pre>
- * field     | writer          | reader  | mode, guard
- * signalled | who signals     | any     | volatile, before the driver is told: a reader that finds a
- *           |                 |         | word and then reads this finds no less than the word
+ * field     | writer               | reader | mode, guard
+ * signalled | who signals          | any    | volatile, before the driver is told: a reader that finds
+ *           |                      |        | a value and then reads this finds no less
+ * evented   | who signals          | any    | volatile, after the event is in the list
+ * found     | who asked            | any    | CAS to a higher value
+ * first,    | who signals, asker,  | same   | pending, which spins
+ *   last    | dispose              |        |
  * </pre>
  *
  * <p>Signals of one stream must not fall, so whoever signals does it one after the other; that is
@@ -29,6 +46,22 @@ final class CudaStream extends CudaObject {
   /** The default stream of the calling thread. */
   static final long PER_THREAD = 0x2;
 
+  /**
+   * Where words have 32 bits, a ticket follows the last one within so many values, permit or not:
+   * the upper half is known only within 2^31.
+   */
+  private static final long NARROW_STEP_MAX = 1L << 30;
+
+  private static final VarHandle FOUND;
+
+  static {
+    try {
+      FOUND = MethodHandles.lookup().findVarHandle(CudaStream.class, "found", long.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
   final long raw;
 
   /** Of an adopted stream: our event behind its last signal, which a fault shows on. Else 0. */
@@ -36,7 +69,12 @@ final class CudaStream extends CudaObject {
 
   private final CudaContext context;
   private final Tickets.Slot slot;
+  private final SpinLock pending = new SpinLock();
+  private SignalEvents.@Nullable Node first;
+  private SignalEvents.@Nullable Node last;
   private volatile long signalled;
+  private volatile long evented;
+  private volatile long found;
 
   CudaStream(CudaContext context, long raw, long pulse, Tickets.Slot slot) {
     this.context = context;
@@ -45,21 +83,54 @@ final class CudaStream extends CudaObject {
     this.slot = slot;
   }
 
-  /** Enqueues the write of {@code value} behind all that is enqueued. */
+  /** Enqueues the signal of {@code value} behind all that is enqueued. */
   void signal(long value) {
     long before = signalled;
     if (value < before) {
       throw Status.invalidValue("signals of a stream must not fall: " + value + " after " + before);
     }
     signalled = value;
-    int status = write(value);
-    if (status != Status.SUCCESS) {
-      signalled = before;
-      throw failed(
-          status, context.driver.wideSignals() ? "cuStreamWriteValue64" : "cuMemsetD32Async");
+    boolean done = false;
+    try {
+      if (context.tickets.begin(slot)) {
+        try {
+          ticket(value);
+        } finally {
+          context.tickets.end(slot);
+        }
+      } else {
+        ticketOrEvent(value);
+      }
+      done = true;
+    } finally {
+      if (!done) {
+        signalled = before;
+      }
     }
     if (pulse != 0) {
       context.api.eventRecord(pulse, raw); // if it is refused, the heartbeat sees less, no more
+    }
+  }
+
+  /** Without a permit. */
+  private void ticketOrEvent(long value) {
+    boolean far = !context.driver.wideSignals() && value - slot.last >= NARROW_STEP_MAX;
+    SignalEvents.Node node = far ? null : context.events.take();
+    if (node == null) {
+      ticket(value);
+    } else {
+      event(node, value);
+    }
+  }
+
+  private void ticket(long value) {
+    long before = slot.last;
+    slot.last = value;
+    int status = write(value);
+    if (status != Status.SUCCESS) {
+      slot.last = before;
+      throw failed(
+          status, context.driver.wideSignals() ? "cuStreamWriteValue64" : "cuMemsetD32Async");
     }
   }
 
@@ -70,17 +141,35 @@ final class CudaStream extends CudaObject {
         : context.api.memsetD32Async(slot.device, (int) value, 1, raw);
   }
 
+  private void event(SignalEvents.Node node, long value) {
+    int status = context.api.eventRecord(node.raw, raw);
+    if (status != Status.SUCCESS) {
+      context.events.giveBack(node);
+      throw failed(status, "cuEventRecord of a signal");
+    }
+    node.value = value;
+    pending.lock();
+    try {
+      dropReached();
+      if (last == null) {
+        first = node;
+      } else {
+        last.next = node;
+      }
+      last = node;
+    } finally {
+      pending.unlock();
+    }
+    evented = value;
+  }
+
   /**
-   * The latest value that arrived. Any thread, also while the stream is being destroyed: the word
-   * stays memory, but may be another stream's by the time the answer is used, so ask {@link
-   * #isDisposed} afterwards.
+   * The latest value that is known to be reached. Any thread, also while the stream is being
+   * destroyed: the word stays memory, but may be another stream's by the time the answer is used,
+   * so ask {@link #isDisposed} afterwards.
    */
   long reached() {
-    if (context.driver.wideSignals()) {
-      return Memory.getLongAcquire(slot.host);
-    }
-    int arrived = Memory.getIntAcquire(slot.host);
-    return Tickets.extend(arrived, signalled);
+    return Math.max(context.tickets.reached(slot), found);
   }
 
   /** Whether a signal is on its way; such a stream is what a fault shows on. */
@@ -115,6 +204,73 @@ final class CudaStream extends CudaObject {
             + " was destroyed by its maker, or its context was; close it here before that");
   }
 
+  /** The last value that was signalled; read it before the call that finds all of it reached. */
+  long signalled() {
+    return signalled;
+  }
+
+  /** It was seen otherwise that the stream had come so far. */
+  void found(long value) {
+    long seen;
+    do {
+      seen = found;
+    } while (seen < value && !FOUND.compareAndSet(this, seen, value));
+  }
+
+  /** Whether an event is on its way, so that {@link #reached} may say too little. */
+  boolean mustAsk() {
+    return evented > reached();
+  }
+
+  /**
+   * Asks for the oldest event that is on its way; if that has ended, for the newest as well, so
+   * that a stream that has done much is up to date at once. One caller at a time in a context; the
+   * stream is entered; never suspends.
+   */
+  void ask() {
+    if (askFor(true)) {
+      askFor(false);
+    }
+  }
+
+  /** True if what was asked for has ended. */
+  private boolean askFor(boolean oldest) {
+    SignalEvents.Node node;
+    long value;
+    pending.lock();
+    try {
+      dropReached();
+      node = oldest ? first : last;
+      if (node == null) {
+        return false;
+      }
+      // now: once it is reached, who signals may give the event to another stream
+      value = node.value;
+    } finally {
+      pending.unlock();
+    }
+    int status = context.api.eventQuery(node.raw);
+    if (status == Status.SUCCESS) {
+      found(value);
+      return true;
+    }
+    context.seen(status, "cuEventQuery");
+    return false;
+  }
+
+  /** Gives back what is known to have ended. Under pending. */
+  private void dropReached() {
+    long reached = reached();
+    while (first != null && first.value <= reached) {
+      SignalEvents.Node node = first;
+      first = node.next;
+      context.events.giveBack(node);
+    }
+    if (first == null) {
+      last = null;
+    }
+  }
+
   @Override
   Kind kind() {
     return Kind.STREAM;
@@ -130,7 +286,16 @@ final class CudaStream extends CudaObject {
   void dispose() {
     context.forget(this);
     context.disposing("cuStreamDestroy", this::destroy);
-    context.tickets.giveBack(slot, signalled);
+    context.tickets.giveBack(slot);
+    pending.lock();
+    try {
+      dropReached();
+      context.events.orphan(first);
+      first = null;
+      last = null;
+    } finally {
+      pending.unlock();
+    }
   }
 
   private int destroy() {

@@ -119,10 +119,13 @@ final class CurrentProbe {
     release();
   }
 
+  /** Of both kinds. */
   private int signal() {
-    return wide
-        ? api.streamWriteValue64(stream, hostOnDevice, 0, 0)
-        : api.memsetD32Async(hostOnDevice, 0, 1, stream);
+    int status =
+        wide
+            ? api.streamWriteValue64(stream, hostOnDevice, 0, 0)
+            : api.memsetD32Async(hostOnDevice, 0, 1, stream);
+    return status != Status.SUCCESS ? status : api.eventRecord(event, stream);
   }
 
   private int copy() {

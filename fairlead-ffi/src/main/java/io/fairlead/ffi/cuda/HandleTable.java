@@ -132,6 +132,10 @@ final class HandleTable {
     throw unknown(Kind.CONTEXT, handle);
   }
 
+  @Nullable CudaStream streamOrNull(long handle) {
+    return find(handle) instanceof CudaStream stream ? stream : null;
+  }
+
   CudaStream stream(long handle) {
     if (find(handle) instanceof CudaStream stream) {
       return stream;

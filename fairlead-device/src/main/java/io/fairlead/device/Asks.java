@@ -1,0 +1,179 @@
+package io.fairlead.device;
+
+import io.fairlead.device.spi.Driver;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Which streams the driver is asked about in one poll, among those that somebody waits for and
+ * whose signals do not arrive by themselves. A question costs 0.75 µs, so a poll asks a few:
+ *
+ * <ol>
+ *   <li>those whose first waiters have waited longest: streams that come after each other end in
+ *       that order, so the next one to end is most often among them;
+ *   <li>then those that are overdue, the most overdue one first. A stream is asked again after a
+ *       thirty-second of the time for which nothing has changed on it: a wait for a short kernel is
+ *       asked for again and again, beside any number of waits that have been long.
+ * </ol>
+ *
+ * <p>The interval ends at {@link #INTERVAL_NANOS}, or longer if so many are asked that this would
+ * take more than a hundredth of a core.
+ *
+ * <p>Used by the poller alone: one thread at a time, one after the other.
+ */
+final class Asks {
+  /** Streams that one poll asks: 12 µs, or twice that if all of them have moved on. */
+  static final int ASKED_MAX = 16;
+
+  /** Those of them that are asked because they are the oldest. */
+  private static final int OLDEST = 2;
+
+  /** No new question after that time. */
+  private static final long NANOS_MAX = 15_000;
+
+  /** Of the time since a stream moved on, the part after which it is asked again: 1/32. */
+  private static final int INTERVAL_SHIFT = 5;
+
+  /** Longest time between two questions about a stream, if there are not too many. */
+  private static final long INTERVAL_NANOS = 1_000_000;
+
+  /** What each stream adds to that: 100 times what a question costs. */
+  private static final long INTERVAL_NANOS_EACH = 75_000;
+
+  /** What is known of one stream. */
+  static final class Asked {
+    private long atNanos;
+    private long done = -1;
+    private long changedNanos;
+
+    /** How many intervals have passed since it was asked. */
+    private double overdue(StreamCore core, long now, long intervalMax) {
+      if (done != core.done()) {
+        done = core.done();
+        changedNanos = now;
+      }
+      long unchanged = now - Math.max(changedNanos, core.newestSince());
+      long interval = Math.clamp(unchanged >> INTERVAL_SHIFT, 1, intervalMax);
+      return (double) (now - atNanos) / interval;
+    }
+  }
+
+  /** The few that rank highest. */
+  private static final class Top {
+    private final @Nullable StreamCore[] cores;
+    private final double[] ranks;
+    private int size;
+
+    private Top(int most) {
+      cores = new StreamCore[most];
+      ranks = new double[most];
+    }
+
+    private void offer(StreamCore core, double rank) {
+      int place = size;
+      if (place == cores.length) {
+        place--;
+        if (ranks[place] >= rank) {
+          return;
+        }
+      } else {
+        size++;
+      }
+      for (; place > 0 && ranks[place - 1] < rank; place--) {
+        cores[place] = cores[place - 1];
+        ranks[place] = ranks[place - 1];
+      }
+      cores[place] = core;
+      ranks[place] = rank;
+    }
+
+    private boolean has(StreamCore core) {
+      for (int i = 0; i < size; i++) {
+        if (cores[i] == core) {
+          return true;
+        }
+      }
+      return false;
+    }
+
+    private void clear() {
+      Arrays.fill(cores, 0, size, null);
+      size = 0;
+    }
+  }
+
+  private final Driver driver;
+  private final long context;
+  private final Top oldest = new Top(OLDEST);
+  private final Top overdue = new Top(ASKED_MAX - OLDEST);
+  private final @Nullable StreamCore[] chosen = new StreamCore[ASKED_MAX];
+  private final long[] handles = new long[ASKED_MAX];
+  private final List<StreamCore> offered = new ArrayList<>();
+
+  Asks(Driver driver, long context) {
+    this.driver = driver;
+    this.context = context;
+  }
+
+  /** One more that could be asked at the next {@link #ask}. */
+  void add(StreamCore core) {
+    offered.add(core);
+  }
+
+  /**
+   * Asks some of those that were added, and completes who waited for what is found.
+   *
+   * @return how many were completed
+   */
+  int ask() {
+    if (offered.isEmpty()) {
+      return 0;
+    }
+    long now = System.nanoTime();
+    rank(now);
+    int found = askChosen(now);
+    offered.clear();
+    oldest.clear();
+    overdue.clear();
+    return found;
+  }
+
+  private void rank(long now) {
+    for (StreamCore core : offered) {
+      oldest.offer(core, (double) (now - core.waitedSince()));
+    }
+    long intervalMax = Math.max(INTERVAL_NANOS, offered.size() * INTERVAL_NANOS_EACH);
+    for (StreamCore core : offered) {
+      double rank = core.asked().overdue(core, now, intervalMax);
+      if (rank >= 1 && !oldest.has(core)) {
+        overdue.offer(core, rank);
+      }
+    }
+  }
+
+  private int askChosen(long now) {
+    int count = choose(overdue, choose(oldest, 0));
+    int asked = driver.ask(context, handles, count, NANOS_MAX);
+    int found = 0;
+    for (int i = 0; i < asked; i++) {
+      StreamCore core = Objects.requireNonNull(chosen[i]);
+      core.asked().atNanos = now;
+      found += core.drainIfDue();
+    }
+    Arrays.fill(chosen, null);
+    return found;
+  }
+
+  private int choose(Top top, int count) {
+    for (int i = 0; i < top.size; i++) {
+      StreamCore core = Objects.requireNonNull(top.cores[i]);
+      chosen[count] = core;
+      handles[count] = core.handle();
+      count++;
+    }
+    return count;
+  }
+}

@@ -1,0 +1,109 @@
+package io.fairlead.device;
+
+import static io.fairlead.device.World.work;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.fairlead.task.Completion;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+/** Whom the poller asks about, where signals do not arrive by themselves. */
+class AsksTest {
+  private static final int STREAMS = 200;
+
+  private static List<DeviceStream> held(World world, int count) {
+    List<DeviceStream> streams = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      DeviceStream stream = world.context.openStream(0);
+      work(stream, "work " + i);
+      streams.add(stream);
+    }
+    return streams;
+  }
+
+  private static List<Completion<Void>> waits(List<DeviceStream> streams) {
+    return streams.stream().map(DeviceStream::reached).toList();
+  }
+
+  private static Set<Long> askedAbout(World world) {
+    Set<Long> handles = new HashSet<>();
+    world.driver.questions().forEach(handles::addAll);
+    return handles;
+  }
+
+  @Test
+  void everyStreamIsAskedAboutAndNeverTooManyAtOnce() {
+    try (World world = new World(FakeDriver.asked())) {
+      List<DeviceStream> streams = held(world, STREAMS);
+      List<Completion<Void>> waits = waits(streams);
+      World.until("all were asked about", () -> askedAbout(world).size() == STREAMS);
+      assertThat(world.driver.questions())
+          .allSatisfy(each -> assertThat(each).hasSizeBetween(1, Asks.ASKED_MAX))
+          .allSatisfy(each -> assertThat(each).doesNotHaveDuplicates());
+      assertThat(waits).noneMatch(Completion::isDone);
+      world.driver.endAll();
+      Completion.all(waits).await();
+    }
+  }
+
+  @Test
+  void nobodyIsAskedAboutWhomNobodyWaitsFor() {
+    try (World world = new World(FakeDriver.asked())) {
+      List<DeviceStream> streams = held(world, 3);
+      DeviceStream waited = streams.get(1);
+      Completion<Void> wait = waited.reached();
+      World.until("it was asked about", () -> !world.driver.questions().isEmpty());
+      assertThat(askedAbout(world)).containsExactly(waited.handle());
+      world.driver.endAll();
+      wait.await();
+    }
+  }
+
+  /** Streams that end in the order in which they were waited for are found at once. */
+  @Test
+  void theOldestWaitsAreInEveryQuestion() {
+    try (World world = new World(FakeDriver.asked())) {
+      List<DeviceStream> streams = held(world, STREAMS);
+      List<Completion<Void>> waits = waits(streams);
+      World.until("all were asked about", () -> askedAbout(world).size() == STREAMS);
+      Long oldest = streams.getFirst().handle();
+      int last = world.driver.questions().size();
+      World.until("more was asked", () -> world.driver.questions().size() > last + 3);
+      List<List<Long>> questions = world.driver.questions();
+      assertThat(questions.subList(last, questions.size()))
+          .allSatisfy(each -> assertThat(each.getFirst()).isEqualTo(oldest));
+      world.driver.endAll();
+      Completion.all(waits).await();
+    }
+  }
+
+  /** A wait that has just begun is asked about in the very next questions, beside any others. */
+  @Test
+  void aNewWaitIsNotLeftBehindOldOnes() {
+    try (World world = new World(FakeDriver.asked())) {
+      List<DeviceStream> streams = held(world, STREAMS);
+      List<Completion<Void>> waits = waits(streams);
+      World.until("all were asked about", () -> askedAbout(world).size() == STREAMS);
+      DeviceStream young = world.context.openStream(0);
+      work(young, "young");
+      int last = world.driver.questions().size();
+      Completion<Void> wait = young.reached();
+      World.until("it was asked about", () -> askedAbout(world).contains(young.handle()));
+      List<List<Long>> questions = world.driver.questions();
+      int asked = last;
+      while (!questions.get(asked).contains(young.handle())) {
+        asked++;
+      }
+      // the one that was under way, and at most one whose ranks were settled before the wait was
+      assertThat(asked - last).isLessThanOrEqualTo(2);
+      world.driver.endOne(young);
+      wait.await();
+      assertThat(waits).noneMatch(Completion::isDone);
+      world.driver.endAll();
+      Completion.all(waits).await();
+    }
+  }
+}
