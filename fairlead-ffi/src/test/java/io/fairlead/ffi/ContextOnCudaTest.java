@@ -13,6 +13,7 @@ import io.fairlead.device.DeviceContext;
 import io.fairlead.device.DeviceException;
 import io.fairlead.device.DeviceLostException;
 import io.fairlead.device.DeviceStream;
+import io.fairlead.device.HostBlock;
 import io.fairlead.device.Kernel;
 import io.fairlead.device.ModuleSource;
 import io.fairlead.device.Operand;
@@ -26,6 +27,7 @@ import io.fairlead.task.Completion;
 import io.fairlead.task.TaskConfig;
 import io.fairlead.task.TaskRuntime;
 import io.fairlead.task.TaskScope;
+import io.fairlead.task.WaitMode;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.management.ManagementFactory;
@@ -34,7 +36,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicIntegerArray;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -55,6 +61,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class ContextOnCudaTest {
   private static final long SEED = 20_261_130;
   private static final int TASKS = 2_000;
+  private static final int STREAMS = 48;
 
   /** Carriers, owners, poller, cleaner and what the JDK starts by itself. */
   private static final int THREADS_MAX = 24;
@@ -72,8 +79,12 @@ class ContextOnCudaTest {
   }
 
   private void openDriver(boolean old) {
+    openDriver(old, Map.of());
+  }
+
+  private void openDriver(boolean old, Map<String, String> settings) {
     standIn.oldDriver(old);
-    driver = new CudaDriverProvider(standIn.path().toString()).open(Map.of());
+    driver = new CudaDriverProvider(standIn.path().toString()).open(settings);
   }
 
   @AfterEach
@@ -186,6 +197,107 @@ class ContextOnCudaTest {
       case 0 -> Thread.yield();
       case 1 -> LockSupport.parkNanos(1 + random.nextInt(20_000));
       default -> {}
+    }
+  }
+
+  /**
+   * Many tasks wait in every mode for many streams that come after each other, most of which have
+   * no ticket: all are woken, and none before what it waits for.
+   */
+  @ParameterizedTest
+  @CsvSource({"0, false", "2, false", "2, true", "auto, false"})
+  void waitsOnManyStreamsAllEnd(String tickets, boolean old) throws Exception {
+    long seed = SEED + tickets.hashCode();
+    System.out.println("seed " + seed);
+    openDriver(old, Map.of("tickets", tickets));
+    try (DeviceContext device = device(0);
+        HostBlock counters = device.hostBlocks().take(8L * STREAMS)) {
+      MemorySegment done = counters.segment().fill((byte) 0);
+      Kernel count = device.load(SOURCE).kernel("count", inOut(I64));
+      List<DeviceStream> streams = new ArrayList<>();
+      for (int i = 0; i < STREAMS; i++) {
+        streams.add(device.openStream(0));
+      }
+      AtomicIntegerArray launched = new AtomicIntegerArray(STREAMS);
+      AtomicInteger waited = new AtomicInteger();
+      try (TaskScope<Void> scope = tasks.scope()) {
+        for (int task = 0; task < STREAMS * 4; task++) {
+          SplittableRandom random = new SplittableRandom(seed + task);
+          int mine = task % STREAMS;
+          scope.fork(
+              () -> {
+                for (int round = 0; round < 20; round++) {
+                  DeviceStream stream = streams.get(mine);
+                  if (random.nextInt(3) == 0) {
+                    stream.after(streams.get(random.nextInt(STREAMS)).mark());
+                  }
+                  Block counter = new Block(done.address() + 8L * mine, 8);
+                  count.launch(stream, Grid.of(1), counter);
+                  int least = launched.incrementAndGet(mine);
+                  yieldAtRandom(random);
+                  WaitMode mode = random.nextInt(8) == 0 ? WaitMode.SPIN : WaitMode.NONBLOCKING;
+                  stream.reached().await(mode);
+                  assertThat(done.getAtIndex(ValueLayout.JAVA_LONG, mine))
+                      .isGreaterThanOrEqualTo(least);
+                  waited.incrementAndGet();
+                }
+                return null;
+              });
+        }
+        scope.join();
+      }
+      assertThat(waited.get()).isEqualTo(STREAMS * 4 * 20);
+      streams.forEach(DeviceStream::close);
+    }
+  }
+
+  /** Each mode does what it says, whether the signal arrives by itself or has to be asked for. */
+  @ParameterizedTest
+  @CsvSource({"0, SPIN", "0, BLOCKING", "0, NONBLOCKING", "auto, SPIN", "auto, BLOCKING"})
+  void eachWaitModeDoesWhatItSays(String tickets, WaitMode mode) throws Exception {
+    openDriver(false, Map.of("tickets", tickets));
+    try (DeviceContext device = device(0);
+        HostBlock flag = device.hostBlocks().take(Long.BYTES)) {
+      Kernel hold = device.load(SOURCE).kernel("hold", I64);
+      DeviceStream stream = device.openStream(0);
+      flag.segment().set(ValueLayout.JAVA_LONG, 0, 0);
+      hold.launch(stream, CudaKernels.ALONE, flag.segment().address());
+      Completion<Void> reached = stream.reached();
+      long synchronizes = standIn.calls("cuStreamSynchronize");
+      long queries = standIn.calls("cuEventQuery");
+      AtomicReference<Thread> waiter = new AtomicReference<>();
+      Thread waiting =
+          Thread.ofPlatform()
+              .start(
+                  () -> {
+                    waiter.set(Thread.currentThread());
+                    reached.await(mode);
+                  });
+      switch (mode) {
+        case BLOCKING -> until(() -> standIn.calls("cuStreamSynchronize") > synchronizes);
+        case NONBLOCKING ->
+            until(
+                () ->
+                    waiting.getState() == Thread.State.WAITING
+                        && (!tickets.equals("0") || standIn.calls("cuEventQuery") > queries));
+        case SPIN -> until(() -> waiter.get() != null);
+      }
+      if (mode == WaitMode.SPIN) {
+        assertThat(waiting.getState()).isEqualTo(Thread.State.RUNNABLE);
+      }
+      assertThat(reached.isDone()).isFalse();
+      flag.segment().set(ValueLayout.JAVA_LONG, 0, 1);
+      waiting.join();
+      assertThat(reached.isDone()).isTrue();
+      assertThat(standIn.calls("cuStreamSynchronize") > synchronizes)
+          .isEqualTo(mode == WaitMode.BLOCKING);
+      stream.close();
+    }
+  }
+
+  private static void until(BooleanSupplier condition) {
+    while (!condition.getAsBoolean()) {
+      LockSupport.parkNanos(50_000);
     }
   }
 

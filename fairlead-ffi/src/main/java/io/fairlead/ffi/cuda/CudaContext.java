@@ -312,7 +312,7 @@ final class CudaContext extends CudaObject {
         int status = stream.query();
         seen(status, "cuStreamQuery");
         if (status == Status.SUCCESS && !stream.isAdopted()) {
-          stream.found(signalled);
+          stream.saw(signalled);
         }
         stream.exit();
         return;

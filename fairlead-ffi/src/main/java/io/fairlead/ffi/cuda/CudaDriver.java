@@ -565,7 +565,7 @@ public final class CudaDriver implements Driver {
     try {
       long signalled = found.signalled(); // before, since others may signal meanwhile
       found.context().check(api.streamSynchronize(found.raw), "cuStreamSynchronize");
-      found.found(signalled);
+      found.saw(signalled);
     } finally {
       found.exit();
     }

@@ -115,12 +115,21 @@ final class CudaStream extends CudaObject {
   /** Without a permit. */
   private void ticketOrEvent(long value) {
     boolean far = !context.driver.wideSignals() && value - slot.last >= NARROW_STEP_MAX;
-    SignalEvents.Node node = far ? null : context.events.take();
+    SignalEvents.Node node = far ? null : takeEvent();
     if (node == null) {
       ticket(value);
     } else {
       event(node, value);
     }
+  }
+
+  private SignalEvents.@Nullable Node takeEvent() {
+    SignalEvents.Node node = context.events.take();
+    if (node == null) {
+      giveBackReached(); // of our own, at least
+      node = context.events.take();
+    }
+    return node;
   }
 
   private void ticket(long value) {
@@ -209,8 +218,13 @@ final class CudaStream extends CudaObject {
     return signalled;
   }
 
-  /** It was seen otherwise that the stream had come so far. */
-  void found(long value) {
+  /** It was seen otherwise that the stream had come so far. Never suspends. */
+  void saw(long value) {
+    found(value);
+    giveBackReached();
+  }
+
+  private void found(long value) {
     long seen;
     do {
       seen = found;
@@ -230,6 +244,16 @@ final class CudaStream extends CudaObject {
   void ask() {
     if (askFor(true)) {
       askFor(false);
+      giveBackReached();
+    }
+  }
+
+  private void giveBackReached() {
+    pending.lock();
+    try {
+      dropReached();
+    } finally {
+      pending.unlock();
     }
   }
 
