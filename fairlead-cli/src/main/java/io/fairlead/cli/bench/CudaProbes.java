@@ -18,6 +18,7 @@ import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.fault.TaskInterruptedException;
 import io.fairlead.runtime.Fairlead;
+import io.fairlead.task.Completion;
 import io.fairlead.task.Fork;
 import io.fairlead.task.ForkOptions;
 import io.fairlead.task.Task;
@@ -59,6 +60,11 @@ final class CudaProbes {
 
   /** What has not come by then never comes. */
   private static final long LOST_NANOS = 2_000 * MILLI;
+
+  /**
+   * From then on no waiter is waited for any more: what is lost many times need not be seen more.
+   */
+  private static final long CROWD_NANOS = 10_000 * MILLI;
 
   /** After a task has said that it will wait, until it has parked. */
   private static final long PARKING_NANOS = 100_000;
@@ -329,6 +335,10 @@ final class CudaProbes {
   /**
    * Many waiters on many streams, which end one after the other: from the moment that the host let
    * a stream's work go until each waiter ran; and how many never ran.
+   *
+   * <p>Each stream's signal is enqueued with its work, before the next stream's: streams share
+   * hardware queues, and what is enqueued behind others' held work in the same queue sticks with
+   * it, whatever kind of signal it is.
    */
   double[][] manyWaiters(int waiters, int streamCount) {
     List<DeviceStream> streams = new ArrayList<>();
@@ -337,12 +347,14 @@ final class CudaProbes {
     }
     DeviceStream gate = context.openStream(0);
     makeEvents(gate, streams);
+    List<Completion<Void>> signalled = new ArrayList<>();
     try (HostBlock flags = context.hostBlocks().take((long) Long.BYTES * streamCount)) {
       MemorySegment segment = flags.segment().fill((byte) 0);
       for (int i = 0; i < streamCount; i++) {
         hold.launch(gate, ALONE, segment.address() + (long) Long.BYTES * i);
         streams.get(i).after(gate.mark());
         nop.launch(streams.get(i), ALONE);
+        signalled.add(streams.get(i).reached());
       }
       try {
         return new Crowd(waiters, streams, segment).wake();
@@ -350,7 +362,7 @@ final class CudaProbes {
         for (int i = 0; i < streamCount; i++) {
           release(segment, i);
         }
-        streams.forEach(stream -> stream.reached().awaitUninterruptibly());
+        signalled.forEach(Completion::awaitUninterruptibly);
       }
     } finally {
       gate.close();
@@ -402,8 +414,9 @@ final class CudaProbes {
         }
         until(() -> waiting.get() == waiters);
         WakeProbes.compute(PARKING_NANOS);
+        long end = System.nanoTime() + CROWD_NANOS;
         for (int i = 0; i < streams.size(); i++) {
-          releaseOne(i);
+          releaseOne(i, System.nanoTime() - end < 0 ? LOST_NANOS : 0);
         }
         double[][] wakes = wakes();
         if (wakes[1][0] > 0) {
@@ -425,11 +438,11 @@ final class CudaProbes {
       return null;
     }
 
-    private void releaseOne(int stream) {
+    private void releaseOne(int stream, long lostNanos) {
       int expected = waitersOf(stream);
       released.set(stream, System.nanoTime());
       release(flags, stream);
-      long end = System.nanoTime() + LOST_NANOS;
+      long end = System.nanoTime() + lostNanos;
       until(() -> woken.get(stream) == expected || System.nanoTime() > end);
     }
 

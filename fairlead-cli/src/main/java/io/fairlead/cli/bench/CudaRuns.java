@@ -71,11 +71,14 @@ final class CudaRuns {
    * Runs a worker.
    *
    * @param cores 0: all there are
+   * @param more options for its JVM
    */
-  void measure(String who, CudaWorker.Group group, int scale, int cores, String carriers)
+  void measure(
+      String who, CudaWorker.Group group, int scale, int cores, String carriers, String... more)
       throws Exception {
-    measure(
-        who, args(group, scale), List.of("-Dfairlead.carriers=" + carriers), cores, group.limit());
+    List<String> properties = new ArrayList<>(List.of("-Dfairlead.carriers=" + carriers));
+    properties.addAll(List.of(more));
+    measure(who, args(group, scale), properties, cores, group.limit());
   }
 
   /** What this process was told of the driver's library is told to its children. */

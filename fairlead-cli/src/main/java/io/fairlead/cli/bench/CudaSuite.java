@@ -147,6 +147,24 @@ final class CudaSuite implements Suite {
               rows.addAll(CudaVCycles.rows(runs));
             }),
         new Part(
+            "waits with events in place of tickets",
+            KERNEL_MICROS.stream().map(CudaLongWaits::events).toList(),
+            runs -> {
+              requireC(scale, runs);
+              CudaLongWaits.measureEvents(scale, carriers().getLast(), runs);
+              for (int micros : KERNEL_MICROS) {
+                String id = CudaLongWaits.events(micros);
+                addOverC(runs, id, CudaLongWaits.events(), micros, false, 5.0, 2.0);
+              }
+            }),
+        new Part(
+            "long waits",
+            CudaLongWaits.ids(),
+            runs -> {
+              CudaLongWaits.measure(options, scale, runs);
+              rows.addAll(CudaLongWaits.rows(runs));
+            }),
+        new Part(
             String.format(Locale.ROOT, "%d waiters, %d streams", WAITERS / scale, STREAMS / scale),
             List.of("cuda.wait.many.lost", "cuda.wait.many.p99"),
             runs -> {

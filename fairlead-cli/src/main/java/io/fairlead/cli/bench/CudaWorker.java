@@ -40,8 +40,12 @@ public final class CudaWorker implements Callable<Integer> {
     MEMORY(60),
     /** What other libraries measure too. */
     LIKE_LIBRARIES(60),
+    /** Short waits beside long ones. */
+    BESIDE_LONG(60),
+    /** Long waits. */
+    LONG(60),
     /** A hundred thousand waiters. */
-    MANY(45),
+    MANY(60),
     /** A fault, whose context is lost: the last thing that a process does. */
     FAULT(30);
 
@@ -114,6 +118,12 @@ public final class CudaWorker implements Callable<Integer> {
   }
 
   private void measure(Fairlead fairlead, ModuleImage code) {
+    if (group == Group.BESIDE_LONG || group == Group.LONG) {
+      try (WaitProbes probes = new WaitProbes(fairlead, code, scale)) {
+        longWaits(probes);
+      }
+      return;
+    }
     CudaProbes probes = new CudaProbes(fairlead, code, scale);
     switch (group) {
       case WAITS -> waits(probes);
@@ -121,6 +131,7 @@ public final class CudaWorker implements Callable<Integer> {
       case BUSY -> busy(probes, new ForkProbes(fairlead, scale > 1));
       case MEMORY -> memory(new CudaMemoryProbes(fairlead, scale));
       case LIKE_LIBRARIES -> likeLibraries(probes, new CudaMemoryProbes(fairlead, scale));
+      case BESIDE_LONG, LONG -> throw new AssertionError("measured with kernels of their own");
       case MANY -> many(probes);
       case FAULT -> fault(probes);
     }
@@ -164,6 +175,18 @@ public final class CudaWorker implements Callable<Integer> {
     print("wait.0", probes.waits(0, 4_000));
     print("wait.20", probes.waits(20_000, 3_000));
     print("alloc", memory.allocations());
+  }
+
+  private void longWaits(WaitProbes probes) {
+    if (group == Group.BESIDE_LONG) {
+      double[][] beside = probes.besideLong(3);
+      print("hol.waited", beside[0]);
+      print("hol.alone", beside[1]);
+    } else {
+      double[][] core = probes.coreOfLongWaits(5);
+      print("core.share", core[0]);
+      print("core.late", core[1]);
+    }
   }
 
   private void many(CudaProbes probes) {

@@ -135,6 +135,21 @@ class CudaSuiteTest {
   }
 
   @Test
+  void longWaitsAreMeasured() {
+    opened(
+        fairlead -> {
+          try (WaitProbes probes = new WaitProbes(fairlead, new ModuleImage.Ptx(KERNELS), SCALE)) {
+            double[][] beside = probes.besideLong(1);
+            assertThat(Samples.of(beside[0]).min()).isGreaterThanOrEqualTo(20_000);
+            assertThat(Samples.of(beside[1]).min()).isGreaterThanOrEqualTo(20_000);
+            double[][] core = probes.coreOfLongWaits(2);
+            requireSamples(core[0], 2, 0);
+            assertThat(core[1]).hasSize(2);
+          }
+        });
+  }
+
+  @Test
   void aFaultFailsAllWithOneCause() {
     onStandIn(
         probes -> {
