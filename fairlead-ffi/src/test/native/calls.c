@@ -246,7 +246,8 @@ static int connections_told(void) {
 }
 
 static void defaults(void) {
-  g.initialised = g.old_driver = g.hardware_queues = g.faults_stay = g.lazy = false;
+  g.initialised = g.old_driver = g.faults_stay = g.lazy = false;
+  g.hardware_queues = 0;
   g.version = 13000;
   g.devices = 2;
   g.connections = connections_told();
@@ -293,9 +294,10 @@ EXPORT void standin_mode_old_driver(int on) {
   unlock();
 }
 
-EXPORT void standin_mode_hardware_queues(int on) {
+/* 0 none, 1 counted, 2 in order */
+EXPORT void standin_mode_hardware_queues(int mode) {
   lock();
-  g.hardware_queues = on != 0;
+  g.hardware_queues = mode;
   changed();
   unlock();
 }

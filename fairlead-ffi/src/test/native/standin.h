@@ -82,6 +82,7 @@ struct context {
   struct stream *legacy;
   struct context *next_created; /* of those that are not primary */
   unsigned peers;        /* devices whose contexts' memory it may reach, a bit for each */
+  int made;              /* streams so far */
 };
 
 struct device {
@@ -175,9 +176,10 @@ struct state {
   pthread_cond_t changed;
   bool initialised;
   bool old_driver;
-  bool hardware_queues;
   bool faults_stay;         /* after a fault a process gets no other context */
   bool lazy;                /* code is brought to the device when it is first asked for */
+  int hardware_queues;      /* 0 none, 1 counted, 2 in order: see stream.c */
+  unsigned long enqueued;   /* operations of all streams */
   int version, devices, connections, depth;
   int creation_waits;       /* from how many streams on; never if negative */
   int blocked;              /* callers that wait for room in a stream */
@@ -268,6 +270,7 @@ struct op {
   enum operation what;
   struct op *next;
   uint64_t sequence;
+  unsigned long order;      /* among those of all streams */
   int touches;
   struct allocation *touched[MAX_PARAMETERS];
   union {
@@ -292,6 +295,7 @@ struct stream {
   long queued;                  /* the running one included */
   uint64_t enqueued, completed;
   bool running;                 /* a kernel runs */
+  int queue;                    /* the hardware queue that it shares */
   int holders;                  /* calls that wait and will look at this again */
   size_t freeing;               /* bytes whose free is queued here */
   struct uses clock;            /* other streams' work that comes before our next */

@@ -23,6 +23,7 @@ void op_free(struct op *op) {
 
 static void append(struct stream *stream, struct op *op) {
   op->sequence = ++stream->enqueued;
+  op->order = ++g.enqueued;
   if (op->what == RECORD) {
     op->record->at = (struct use){stream->head.handle, op->sequence};
     for (int i = 0; i < stream->clock.count; i++) {
@@ -130,11 +131,16 @@ static CUresult order_with_legacy(struct stream *stream) {
 
 /* --- the worker ------------------------------------------------------------------------------*/
 
+/* Needs the hardware to have done with what is before it in its stream; records do not. */
+static bool holds_queue(const struct op *op) {
+  return op->what == KERNEL || op->what == WRITE || op->what == FILL || op->what == HOST;
+}
+
 /* Whether a running kernel has something behind it that needs the hardware to look on. */
 static bool occupies(const struct stream *stream) {
   if (!stream->running) return false;
   for (struct op *op = stream->first->next; op != NULL; op = op->next) {
-    if (op->what == KERNEL || op->what == WRITE || op->what == HOST) return true;
+    if (holds_queue(op)) return true;
   }
   return false;
 }
@@ -147,11 +153,26 @@ int streams_occupying(const struct context *context) {
   return count;
 }
 
+/*
+ * Queues in order: streams share them, and one that holds its queue behind unfinished work of its
+ * own stream holds up all that others gave to that queue after it.
+ */
+static bool sticks(const struct stream *stream, const struct op *op) {
+  for (struct stream *other = stream->head.context->streams; other != NULL; other = other->next) {
+    if (other == stream || other->queue != stream->queue || other->first == NULL) continue;
+    for (struct op *o = other->first->next; o != NULL && o->order < op->order; o = o->next) {
+      if (holds_queue(o)) return true;
+    }
+  }
+  return false;
+}
+
 static bool must_wait(struct stream *stream, struct op *op) {
   struct context *context = stream->head.context;
   if (atomic_load(&context->cancelled)) return false;
   if (op->what == WAIT && !op->record->done) return true;
-  return g.hardware_queues && streams_occupying(context) >= g.connections;
+  if (g.hardware_queues == 2) return sticks(stream, op);
+  return g.hardware_queues == 1 && streams_occupying(context) >= g.connections;
 }
 
 static void run_kernel(struct stream *stream, struct op *op) {
@@ -278,6 +299,7 @@ static struct stream *stream_new(struct context *context, unsigned flags, int pr
   stream->priority = priority;
   pthread_cond_init(&stream->wake, NULL);
   object_open(stream, STREAM, context);
+  stream->queue = context->made++ % g.connections;
   stream->next = context->streams;
   context->streams = stream;
   if (start_worker(stream)) return stream;

@@ -37,6 +37,11 @@ final class DoctorCommand implements Callable<Integer> {
   @Option(names = "--json", description = "Print JSON.")
   private boolean json;
 
+  @Option(
+      names = "--waits",
+      description = "Try each waiting mode on each device: what the thread that waits uses.")
+  private boolean waits;
+
   @CommandLine.Spec private @Nullable CommandSpec spec;
 
   DoctorCommand() {}
@@ -47,6 +52,7 @@ final class DoctorCommand implements Callable<Integer> {
    * @param affinity the processors that this process may use, as the system lists them, or null
    * @param carriers null if what was asked for cannot be had; refused then says why
    * @param kernels for each GPU the form in which it takes the solver's kernels, or why none
+   * @param trials of waiting modes, if they were asked for
    */
   private record Findings(
       int processors,
@@ -54,7 +60,8 @@ final class DoctorCommand implements Callable<Integer> {
       @Nullable CarrierReport carriers,
       @Nullable String refused,
       List<DriverReport> drivers,
-      Map<String, String> kernels) {}
+      Map<String, String> kernels,
+      List<WaitTrial> trials) {}
 
   @Override
   public Integer call() {
@@ -69,7 +76,7 @@ final class DoctorCommand implements Callable<Integer> {
     return ExitCode.OK;
   }
 
-  private static Findings examine() {
+  private Findings examine() {
     CarrierReport carriers = null;
     String refused = null;
     try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.from(System.getProperties()))) {
@@ -77,13 +84,15 @@ final class DoctorCommand implements Callable<Integer> {
     } catch (IllegalStateException | IllegalArgumentException cannotBeHad) {
       refused = cannotBeHad.getMessage();
     }
+    List<DriverReport> drivers = Fairlead.drivers();
     return new Findings(
         Runtime.getRuntime().availableProcessors(),
         Processors.affinity(),
         carriers,
         refused,
-        Fairlead.drivers(),
-        kernels(Fairlead.drivers()));
+        drivers,
+        kernels(drivers),
+        waits ? trials(drivers) : List.of());
   }
 
   /** Opens each driver of GPUs: whether one works is known only then. */
@@ -125,6 +134,24 @@ final class DoctorCommand implements Callable<Integer> {
     }
   }
 
+  private static List<WaitTrial> trials(List<DriverReport> drivers) {
+    List<WaitTrial> trials = new ArrayList<>();
+    for (DriverReport driver : drivers) {
+      if (driver.available() && driver.devices() > 0) {
+        addTrials(driver.name(), trials);
+      }
+    }
+    return trials;
+  }
+
+  private static void addTrials(String driver, List<WaitTrial> trials) {
+    try {
+      trials.addAll(WaitTrial.on(driver));
+    } catch (FairleadException | IllegalStateException cannotBeOpened) {
+      // said where its kernels are
+    }
+  }
+
   private static String java() {
     return Runtime.version() + ", " + System.getProperty("java.vm.name");
   }
@@ -145,6 +172,9 @@ final class DoctorCommand implements Callable<Integer> {
     map.put("carriers", carriers(found));
     map.put("drivers", found.drivers().stream().map(DoctorCommand::driver).toList());
     map.put("kernels", new LinkedHashMap<String, @Nullable Object>(found.kernels()));
+    if (!found.trials().isEmpty()) {
+      map.put("waits", found.trials().stream().map(DoctorCommand::trial).toList());
+    }
     return map;
   }
 
@@ -170,6 +200,15 @@ final class DoctorCommand implements Callable<Integer> {
     map.put("what", each.what());
     map.put("own", each.own());
     map.put("jdk", each.jdk());
+    return map;
+  }
+
+  private static Map<String, @Nullable Object> trial(WaitTrial trial) {
+    Map<String, @Nullable Object> map = new LinkedHashMap<>();
+    map.put("driver", trial.driver());
+    map.put("mode", trial.mode().name().toLowerCase(Locale.ROOT));
+    map.put("core", trial.core());
+    map.put("as_said", trial.isAsSaid());
     return map;
   }
 
@@ -200,6 +239,9 @@ final class DoctorCommand implements Callable<Integer> {
     }
     found.drivers().forEach(driver -> lines.add("driver      " + line(driver)));
     found.kernels().forEach((gpu, form) -> lines.add("kernels     " + gpu + ": " + form));
+    found
+        .trials()
+        .forEach(trial -> lines.add("waits       " + trial.driver() + ": " + trial.text()));
     lines.add("");
     lines.addAll(CarrierTable.lines(report == null ? null : report.mode()));
     return lines;

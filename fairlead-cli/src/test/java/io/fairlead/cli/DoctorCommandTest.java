@@ -56,4 +56,18 @@ class DoctorCommandTest {
       }
     }
   }
+
+  @Test
+  void triesTheWaitingModesIfAsked() {
+    Run run = Run.fairlead("doctor", "--waits");
+    assertThat(run.code()).isEqualTo(ExitCode.OK);
+    assertThat(run.out())
+        .containsPattern("waits       host: nonblocking \\d+ % of a core\\R")
+        .containsPattern("waits       host: blocking \\d+ % of a core\\R")
+        .containsPattern("waits       host: spin \\d+ % of a core\\R");
+    assertThat(Run.fairlead("doctor", "--waits", "--json").out())
+        .contains("\"mode\": \"nonblocking\"")
+        .contains("\"as_said\": true");
+    assertThat(Run.fairlead("doctor").out()).doesNotContain("waits       ");
+  }
 }

@@ -19,6 +19,10 @@ import org.jspecify.annotations.Nullable;
  *       asked for again and again, beside any number of waits that have been long.
  * </ol>
  *
+ * <p>A stream is left out while what is waited for there comes after what is waited for on another
+ * stream: that one is asked, or comes after a third. So of many that come after each other only
+ * those at the front are asked.
+ *
  * <p>The interval ends at {@link #INTERVAL_NANOS}, or longer if so many are asked that this would
  * take more than a hundredth of a core.
  *
@@ -120,7 +124,9 @@ final class Asks {
 
   /** One more that could be asked at the next {@link #ask}. */
   void add(StreamCore core) {
-    offered.add(core);
+    if (!core.isBehindAnotherWait()) {
+      offered.add(core);
+    }
   }
 
   /**

@@ -69,6 +69,8 @@ import org.jspecify.annotations.Nullable;
  * signalling  | any                      | any                | CAS false to true; a failed try leaves the work
  *             |                          |                    | to the holder, who looks at wanted afterwards
  * clock       | turn                     | any                | volatile, after the driver call that made it true
+ * edged       | turn                     | any                | volatile, before clock: who finds an edge there
+ *             |                          |                    | finds the number of its operation, or a later one
  * checkpoints | any                      | any                | volatile slots, stored after the event was recorded
  * deferred    | any (CAS to a later one) | turn               | volatile; emptied only after its edges were made
  * state       | see above                | any                | CAS
@@ -143,6 +145,7 @@ final class StreamCore {
   private volatile long done;
   private volatile long wanted;
   private volatile long signalled;
+  private volatile long edged;
   private volatile Clock clock = Clock.NONE;
   private volatile Clock deferred = Clock.NONE;
   private volatile State state = State.OPEN;
@@ -556,6 +559,30 @@ final class StreamCore {
     return waiters.newestNanos();
   }
 
+  /**
+   * Whether what the first waiter waits for comes after what somebody waits for on another stream
+   * of this context, so that it cannot have ended before that is found. What is waited for first,
+   * in this order, is never behind another; an edge that came later than the waiter says nothing.
+   */
+  boolean isBehindAnotherWait() {
+    Clock before = clock; // before edged, see the table
+    if (before.isEmpty() || waiters.first() < edged) {
+      return false;
+    }
+    for (int i = 0; i < before.size(); i++) {
+      StreamCore other = before.stream(i);
+      if (other.context == context && other.isWaitedForUpTo(before.sequence(i))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private boolean isWaitedForUpTo(long sequence) {
+    long first = waiters.first();
+    return first <= sequence && hasWaiters() && !isKnownReached(first);
+  }
+
   /** How far the stream is known to be; asks nobody. */
   long done() {
     return done;
@@ -889,6 +916,7 @@ final class StreamCore {
             driver.streamWaitEvent(stream, checkpoint.event());
           }
         });
+    edged = enqueued + 1;
     // after the driver took the wait: a checkpoint recorded from here on may promise it
     clock = clock.join(checkpoint.clock()).with(source, checkpoint.sequence());
     advance();

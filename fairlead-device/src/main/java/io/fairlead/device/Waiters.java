@@ -165,6 +165,11 @@ final class Waiters {
         || stream.context.failure() != null;
   }
 
+  /** What the first one waits for, as the last round left it; a very large number for nobody. */
+  long first() {
+    return first;
+  }
+
   /** Since when the first one waits, as the last round left it. */
   long oldestNanos() {
     long seen = first; // volatile, before the plain field

@@ -106,4 +106,69 @@ class AsksTest {
       Completion.all(waits).await();
     }
   }
+
+  @Test
+  void whoComesAfterAnotherWaitIsNotAskedAboutBeforeThatEnds() {
+    try (World world = new World(FakeDriver.asked())) {
+      List<DeviceStream> streams = held(world, 20);
+      List<Completion<Void>> waits = new ArrayList<>();
+      for (int i = 0; i < 20; i++) {
+        DeviceStream stream = streams.get(i);
+        if (i > 0) {
+          stream.after(streams.get(i - 1).mark());
+          work(stream, "behind");
+        }
+        waits.add(stream.reached());
+      }
+      World.until("some was asked", () -> world.driver.questions().size() > 10);
+      assertThat(askedAbout(world)).containsExactly(streams.getFirst().handle());
+      world.driver.endOne(streams.getFirst());
+      waits.getFirst().await();
+      World.until("the next is asked", () -> askedAbout(world).size() == 2);
+      assertThat(askedAbout(world)).contains(streams.get(1).handle());
+      world.driver.endAll();
+      Completion.all(waits).await();
+    }
+  }
+
+  /** The other stream is waited for as well, but further on than where this one comes after it. */
+  @Test
+  void anotherWaitFurtherOnHoldsUpNobody() {
+    try (World world = new World(FakeDriver.asked())) {
+      DeviceStream first = world.context.openStream(0);
+      DeviceStream second = world.context.openStream(0);
+      work(first, "short");
+      second.after(first.mark());
+      work(second, "behind");
+      work(first, "long");
+      Completion<Void> end = first.reached();
+      Completion<Void> behind = second.reached();
+      world.driver.endOne(first);
+      world.driver.endOne(second);
+      behind.await();
+      assertThat(end.isDone()).isFalse();
+      world.driver.endAll();
+      end.await();
+    }
+  }
+
+  /** An edge that was made after what is waited for does not hold it up either. */
+  @Test
+  void anEdgeBehindTheWaitHoldsUpNobody() {
+    try (World world = new World(FakeDriver.asked())) {
+      DeviceStream first = world.context.openStream(0);
+      DeviceStream second = world.context.openStream(0);
+      work(first, "long");
+      work(second, "short");
+      Completion<Void> shortWait = second.reached();
+      Completion<Void> longWait = first.reached();
+      second.after(first.mark());
+      work(second, "behind");
+      world.driver.endOne(second);
+      shortWait.await();
+      assertThat(longWait.isDone()).isFalse();
+      world.driver.endAll();
+      longWait.await();
+    }
+  }
 }

@@ -225,6 +225,11 @@ final class StandInLibrary {
     control("standin_mode_hardware_queues", on ? 1 : 0);
   }
 
+  /** Each stream shares one of the queues, which are in order, with others. */
+  void hardwareQueuesInOrder() {
+    control("standin_mode_hardware_queues", 2);
+  }
+
   /** Hardware queues of a device, instead of CUDA_DEVICE_MAX_CONNECTIONS. */
   void connections(int count) {
     control("standin_set_connections", count);

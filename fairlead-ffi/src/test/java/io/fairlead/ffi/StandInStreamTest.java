@@ -340,6 +340,39 @@ class StandInStreamTest extends StandInFixture {
     endsAfter(held, probe);
   }
 
+  /** Whose stream it is does not matter, nor what it is: it is behind it in the queue. */
+  @Test
+  void inAQueueInOrderAllSticksBehindWhatWaits() {
+    standIn.connections(2);
+    standIn.hardwareQueuesInOrder();
+    MemorySegment gate = stream(); // the streams take turns with the queues
+    MemorySegment mine = stream();
+    stream();
+    MemorySegment other = stream();
+    MemorySegment first = event();
+    MemorySegment second = event();
+    MemorySegment early = event();
+    MemorySegment late = event();
+    Held one = hold(gate);
+    ok("cuEventRecord", first, gate);
+    Held two = hold(gate);
+    ok("cuEventRecord", second, gate);
+    MemorySegment nop = kernel("nop");
+    ok("cuStreamWaitEvent", mine, first, 0);
+    assertThat(launch(mine, nop, 1, 1)).isZero();
+    ok("cuEventRecord", early, mine);
+    ok("cuStreamWaitEvent", other, second, 0);
+    assertThat(launch(other, nop, 1, 1)).isZero();
+    ok("cuEventRecord", late, mine);
+    one.release();
+    eventually("what came before it ends", () -> standIn.call("cuEventQuery", early) == 0);
+    answers(NOT_READY, "cuEventQuery", late);
+    assertThat(standIn.queued(mine)).isEqualTo(1);
+    two.release();
+    ok("cuEventSynchronize", late);
+    ok("cuStreamSynchronize", other);
+  }
+
   @Test
   void withoutTheModeThereIsAQueueForEach() {
     List<Held> held = load(16, (stream, slot) -> write(stream, slot, 1));

@@ -134,6 +134,17 @@ class CudaSuiteTest {
         });
   }
 
+  /** As on a GPU, which has fewer queues than there are streams. */
+  @Test
+  void eachOfManyWaitersIsWokenWhereStreamsShareQueues() {
+    StandIn.setQueues(standIn, 4);
+    try {
+      onStandIn(probes -> assertThat(probes.manyWaiters(103, 32)[1]).containsExactly(0));
+    } finally {
+      StandIn.setQueues(standIn, 0);
+    }
+  }
+
   @Test
   void longWaitsAreMeasured() {
     opened(

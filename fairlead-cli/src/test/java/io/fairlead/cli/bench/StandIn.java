@@ -64,6 +64,26 @@ final class StandIn {
   }
 
   /**
+   * Whether its streams share hardware queues, which are in order: so many; 0 for a queue each.
+   * From now on, for streams that are made then.
+   */
+  static void setQueues(Path library, int queues) {
+    SymbolLookup symbols = SymbolLookup.libraryLookup(library, Arena.global());
+    FunctionDescriptor type = FunctionDescriptor.ofVoid(JAVA_INT);
+    MethodHandle mode =
+        Linker.nativeLinker()
+            .downcallHandle(symbols.findOrThrow("standin_mode_hardware_queues"), type);
+    MethodHandle count =
+        Linker.nativeLinker().downcallHandle(symbols.findOrThrow("standin_set_connections"), type);
+    try {
+      mode.invokeExact(queues == 0 ? 0 : 2);
+      count.invokeExact(queues == 0 ? 32 : queues);
+    } catch (Throwable e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  /**
    * Runs something that finds that library; the provider that is asked for a GPU knows no other
    * way.
    */
