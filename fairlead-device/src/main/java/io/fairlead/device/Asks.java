@@ -12,8 +12,8 @@ import org.jspecify.annotations.Nullable;
  * whose signals do not arrive by themselves. A question costs 0.75 µs, so a poll asks a few:
  *
  * <ol>
- *   <li>those whose first waiters have waited longest: streams that come after each other end in
- *       that order, so the next one to end is most often among them;
+ *   <li>while streams end in the order in which they were waited for, as those do that come after
+ *       each other, the two oldest waits each time;
  *   <li>then those that are overdue, the most overdue one first. A stream is asked again after a
  *       thirty-second of the time for which nothing has changed on it: a wait for a short kernel is
  *       asked for again and again, beside any number of waits that have been long.
@@ -34,6 +34,9 @@ final class Asks {
 
   /** Those of them that are asked because they are the oldest. */
   private static final int OLDEST = 2;
+
+  /** So long after one of the oldest was the one to end, the oldest are asked each time. */
+  private static final long IN_ORDER_NANOS = 5_000_000;
 
   /** No new question after that time. */
   private static final long NANOS_MAX = 15_000;
@@ -116,6 +119,7 @@ final class Asks {
   private final @Nullable StreamCore[] chosen = new StreamCore[ASKED_MAX];
   private final long[] handles = new long[ASKED_MAX];
   private final List<StreamCore> offered = new ArrayList<>();
+  private long inOrderUntil = System.nanoTime();
 
   Asks(Driver driver, long context) {
     this.driver = driver;
@@ -154,20 +158,31 @@ final class Asks {
     long intervalMax = Math.max(INTERVAL_NANOS, offered.size() * INTERVAL_NANOS_EACH);
     for (StreamCore core : offered) {
       double rank = core.asked().overdue(core, now, intervalMax);
-      if (rank >= 1 && !oldest.has(core)) {
+      if (rank >= 1 && !(isInOrder(now) && oldest.has(core))) {
         overdue.offer(core, rank);
       }
     }
   }
 
+  private boolean isInOrder(long now) {
+    return now - inOrderUntil < 0;
+  }
+
   private int askChosen(long now) {
-    int count = choose(overdue, choose(oldest, 0));
+    int count = choose(overdue, isInOrder(now) ? choose(oldest, 0) : 0);
+    if (count == 0) {
+      return 0;
+    }
     int asked = driver.ask(context, handles, count, NANOS_MAX);
     int found = 0;
     for (int i = 0; i < asked; i++) {
       StreamCore core = Objects.requireNonNull(chosen[i]);
       core.asked().atNanos = now;
-      found += core.drainIfDue();
+      int drained = core.drainIfDue();
+      if (drained > 0 && oldest.has(core)) {
+        inOrderUntil = now + IN_ORDER_NANOS;
+      }
+      found += drained;
     }
     Arrays.fill(chosen, null);
     return found;

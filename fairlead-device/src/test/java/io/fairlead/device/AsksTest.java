@@ -64,17 +64,21 @@ class AsksTest {
 
   /** Streams that end in the order in which they were waited for are found at once. */
   @Test
-  void theOldestWaitsAreInEveryQuestion() {
+  void whileStreamsEndInOrderTheOldestAreInEveryQuestion() {
     try (World world = new World(FakeDriver.asked())) {
       List<DeviceStream> streams = held(world, STREAMS);
       List<Completion<Void>> waits = waits(streams);
       World.until("all were asked about", () -> askedAbout(world).size() == STREAMS);
-      Long oldest = streams.getFirst().handle();
-      int last = world.driver.questions().size();
-      World.until("more was asked", () -> world.driver.questions().size() > last + 3);
-      List<List<Long>> questions = world.driver.questions();
-      assertThat(questions.subList(last, questions.size()))
-          .allSatisfy(each -> assertThat(each.getFirst()).isEqualTo(oldest));
+      List<Integer> questions = new ArrayList<>();
+      for (int i = 0; i < 50; i++) {
+        int before = world.driver.questions().size();
+        world.driver.endOne(streams.get(i));
+        waits.get(i).await();
+        questions.add(world.driver.questions().size() - before);
+      }
+      // far fewer than it takes to ask about all; the order may be lost now and then on a slow
+      // machine
+      assertThat(questions.stream().filter(count -> count <= 4)).hasSizeGreaterThan(10);
       world.driver.endAll();
       Completion.all(waits).await();
     }
