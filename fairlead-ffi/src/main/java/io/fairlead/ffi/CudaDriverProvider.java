@@ -24,6 +24,9 @@ import org.jspecify.annotations.Nullable;
  *     </tr>
  * <tr><td>{@code signals}</td><td>{@code write}: streams write 64-bit values; {@code fill}: they
  *     fill 32 bits</td><td>{@code write} where all devices can</td></tr>
+ * <tr><td>{@code tickets}</td><td>how many streams may have such a value outstanding at once; the
+ *     signals of more are events</td>
+ *     <td>the system property {@code fairlead.cuda.tickets}, else half of the hardware queues</td></tr>
  * <tr><td>{@code nvtx}</td><td>the library of a profiler that listens to NVTX</td><td>what the
  *     profiler says in NVTX_INJECTION64_PATH</td></tr>
  * <tr><td>{@code code}</td><td>the only form in which modules are loaded: {@code binary}, {@code
