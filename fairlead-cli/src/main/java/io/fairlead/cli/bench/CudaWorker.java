@@ -191,6 +191,7 @@ public final class CudaWorker implements Callable<Integer> {
 
   private void many(CudaProbes probes) {
     int streams = Math.max(2, CudaSuite.STREAMS / scale);
+    probes.manyWaiters(CudaSuite.WAITERS / scale / 5, Math.max(2, streams / 4)); // warms up
     double[][] wakes = probes.manyWaiters(CudaSuite.WAITERS / scale, streams);
     print("many.wake", wakes[0]);
     print("many.lost", wakes[1]);
