@@ -62,6 +62,9 @@ public record CudaSettings(
   /** Which forms of a module are loaded, also as a setting. */
   public static final String CODE_PROPERTY = "fairlead.cuda.code";
 
+  /** How streams tell how far they are, also as a setting. */
+  public static final String SIGNALS_PROPERTY = "fairlead.cuda.signals";
+
   /** How many streams may have a ticket outstanding, also as a setting. */
   public static final String TICKETS_PROPERTY = "fairlead.cuda.tickets";
 
@@ -85,7 +88,7 @@ public record CudaSettings(
     return new CudaSettings(
         settings.getOrDefault("library", System.getProperty(LIBRARY_PROPERTY)),
         settings.getOrDefault("nvrtc", System.getProperty(COMPILER_PROPERTY)),
-        signals(settings.getOrDefault("signals", "auto")),
+        signals(settings.getOrDefault("signals", System.getProperty(SIGNALS_PROPERTY, "auto"))),
         tickets(settings.getOrDefault("tickets", System.getProperty(TICKETS_PROPERTY, "auto"))),
         settings.getOrDefault("nvtx", System.getenv(Nvtx.VARIABLE)),
         code(settings.getOrDefault("code", System.getProperty(CODE_PROPERTY, "any"))));
