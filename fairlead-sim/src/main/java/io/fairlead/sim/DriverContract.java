@@ -272,8 +272,12 @@ public abstract class DriverContract {
     return driver.kernel(driver.moduleLoad(context, image()), name);
   }
 
-  /** How far a stream of device 0 is, asked if need be. */
+  /** How far a stream of device 0, or of the context that is current, is; asked if need be. */
   private long reached(long stream) {
+    long current = driver.current();
+    if (current > 0 && current != context) {
+      reached(current, stream);
+    }
     return reached(context, stream);
   }
 
