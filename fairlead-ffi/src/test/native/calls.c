@@ -66,7 +66,8 @@ static struct slot *slots;
 static int slot_count, first_free = -1;
 
 static const char *const KIND_NAMES[KINDS] = {"context",  "stream", "event",      "module",
-                                              "function", "graph",  "graph exec", "pool"};
+                                              "function", "graph",  "graph exec", "graph node",
+                                              "pool"};
 
 static int handle_slot(const void *handle) { return (int)((uintptr_t)handle >> 4 & 0xFFFFF); }
 
@@ -165,7 +166,7 @@ void objects_end(struct context *context) {
   static void (*const END[KINDS])(void *) = {[EVENT] = event_free,
                                              [MODULE] = module_free,
                                              [GRAPH] = graph_free,
-                                             [GRAPH_EXEC] = graph_free};
+                                             [GRAPH_EXEC] = executable_free};
   for (int i = 0; i < slot_count; i++) {
     struct object *object = slots[i].object;
     if (object == NULL || object->context != context || END[object->kind] == NULL) continue;

@@ -1,7 +1,7 @@
 /*
- * Capture and graphs. The operations of all streams of a capture are kept in one list, in the order
- * in which they were captured: that is one of the orders that the graph allows, and the one in
- * which it is replayed.
+ * Capture. The operations of all streams of a capture are kept in one list, in the order in which
+ * they were captured: that is one of the orders that the graph allows, and the one in which it is
+ * replayed.
  *
  * A capture: active -> (invalid ->) ended. What it forbids both answers its status and makes it
  * invalid, so that its end answers 901 and gives no graph.
@@ -10,25 +10,12 @@
 
 #include <stdlib.h>
 
-struct graph {
-  struct object head;
-  struct op *first;
-};
-
 static unsigned long captures_begun;
 
 static struct capture *capture_numbered(unsigned long number) {
   struct capture *capture = g.captures;
   while (capture != NULL && capture->number != number) capture = capture->next;
   return capture;
-}
-
-static void free_ops(struct op *op) {
-  while (op != NULL) {
-    struct op *next = op->next;
-    op_free(op);
-    op = next;
-  }
 }
 
 CUresult capture_break(struct capture *capture, CUresult status, const char *why) {
@@ -159,7 +146,7 @@ void captures_end(struct context *context) {
     next = capture->next;
     if (capture->origin->head.context != context) continue;
     detach(capture);
-    free_ops(capture->first);
+    ops_free(capture->first);
     free(capture);
   }
 }
@@ -191,13 +178,6 @@ static CUresult ending(const struct capture *capture, const struct stream *strea
   return mine || relaxed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-static CUgraph graph_new(struct op *first, enum kind kind, struct context *context) {
-  struct graph *graph = zalloc(sizeof *graph);
-  graph->first = first;
-  object_open(graph, kind, context);
-  return graph->head.handle;
-}
-
 API(cuStreamEndCapture, BOUND_IF_OLD, (CUstream on, CUgraph *out), (on, out)) {
   struct stream *stream;
   CHECK(stream_use(on, &stream));
@@ -208,9 +188,9 @@ API(cuStreamEndCapture, BOUND_IF_OLD, (CUstream on, CUgraph *out), (on, out)) {
   CUresult status = detach(capture) ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED : CUDA_SUCCESS;
   if (capture->invalid) status = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (status == CUDA_SUCCESS) {
-    *out = graph_new(capture->first, GRAPH, stream->head.context);
+    *out = graph_of_capture(capture->first, stream->head.context);
   } else {
-    free_ops(capture->first);
+    ops_free(capture->first);
   }
   free(capture);
   return status;
@@ -233,79 +213,5 @@ API(cuThreadExchangeStreamCaptureMode, INITIALISED, (CUstreamCaptureMode *mode),
   CUstreamCaptureMode before = self.capture_mode;
   self.capture_mode = *mode;
   *mode = before;
-  return CUDA_SUCCESS;
-}
-
-/* --- graphs ----------------------------------------------------------------------------------*/
-
-void graph_free(void *freed) {
-  struct graph *graph = freed;
-  free_ops(graph->first);
-  object_close(graph);
-  free(graph);
-}
-
-static struct op *copies(const struct op *op) {
-  struct op *first = NULL, **link = &first;
-  for (; op != NULL; op = op->next) {
-    struct op *copy = op_new(op->what);
-    *copy = *op;
-    copy->next = NULL;
-    *link = copy;
-    link = &copy->next;
-  }
-  return first;
-}
-
-API(cuGraphInstantiateWithFlags, BOUND_IF_OLD,
-    (CUgraphExec *out, CUgraph handle, unsigned long long flags), (out, handle, flags)) {
-  struct graph *graph;
-  CHECK(object_use(handle, GRAPH, &graph));
-  if (out == NULL || flags > 15) return CUDA_ERROR_INVALID_VALUE;
-  *out = (CUgraphExec)graph_new(copies(graph->first), GRAPH_EXEC, graph->head.context);
-  return CUDA_SUCCESS;
-}
-
-/* The stream may go while room is waited for: it is looked up again for each. */
-static CUresult replay(CUstream on, struct op *op) {
-  CUresult status = CUDA_SUCCESS;
-  while (op != NULL) {
-    struct op *next = op->next;
-    struct stream *stream = object_peek(on, STREAM);
-    op->next = NULL;
-    if (status == CUDA_SUCCESS && stream == NULL) status = CUDA_ERROR_INVALID_HANDLE;
-    if (status == CUDA_SUCCESS) {
-      status = stream_enqueue(stream, op);
-    } else {
-      op_free(op);
-    }
-    op = next;
-  }
-  return status;
-}
-
-API(cuGraphLaunch, BOUND_IF_OLD, (CUgraphExec handle, CUstream on), (handle, on)) {
-  struct graph *graph;
-  struct stream *stream;
-  CHECK(object_use(handle, GRAPH_EXEC, &graph));
-  CHECK(stream_use(on, &stream));
-  if (graph->head.context != stream->head.context) {
-    trap("wrong context", "graph and stream are of different contexts");
-    return CUDA_ERROR_INVALID_HANDLE;
-  }
-  return replay(stream->head.handle, copies(graph->first));
-}
-
-API(cuGraphDestroy, BOUND_IF_OLD, (CUgraph handle), (handle)) {
-  struct graph *graph;
-  CHECK(object_use(handle, GRAPH, &graph));
-  graph_free(graph);
-  return CUDA_SUCCESS;
-}
-
-API(cuGraphExecDestroy, BOUND_IF_OLD, (CUgraphExec handle), (handle)) {
-  struct graph *graph;
-  CHECK(object_use(handle, GRAPH_EXEC, &graph));
-  graph_free(graph);
   return CUDA_SUCCESS;
 }

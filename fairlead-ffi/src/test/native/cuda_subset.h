@@ -26,6 +26,9 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUkern_st *CUkernel;
+typedef struct CUarray_st *CUarray;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef int CUdevice_attribute;
 typedef int CUfunction_attribute;
@@ -37,6 +40,7 @@ typedef int CUstreamCaptureStatus;
 typedef int CUlaunchAttributeID;
 typedef int CUmemLocationType;
 typedef int CUmemAccess_flags;
+typedef int CUmemorytype;
 typedef void (*CUhostFn)(void *userData);
 typedef struct { char bytes[16]; } CUuuid;
 
@@ -64,6 +68,40 @@ typedef struct {
 
 typedef struct { CUmemLocationType type; int id; } CUmemLocation;
 typedef struct { CUmemLocation location; CUmemAccess_flags flags; } CUmemAccessDesc;
+typedef struct {
+  CUfunction func;
+  unsigned int gridDimX, gridDimY, gridDimZ;
+  unsigned int blockDimX, blockDimY, blockDimZ;
+  unsigned int sharedMemBytes;
+  void **kernelParams, **extra;
+  CUkernel kern;
+  CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS;
+
+typedef struct {
+  size_t srcXInBytes, srcY, srcZ, srcLOD;
+  CUmemorytype srcMemoryType;
+  const void *srcHost;
+  CUdeviceptr srcDevice;
+  CUarray srcArray;
+  void *reserved0;
+  size_t srcPitch, srcHeight;
+  size_t dstXInBytes, dstY, dstZ, dstLOD;
+  CUmemorytype dstMemoryType;
+  void *dstHost;
+  CUdeviceptr dstDevice;
+  CUarray dstArray;
+  void *reserved1;
+  size_t dstPitch, dstHeight;
+  size_t WidthInBytes, Height, Depth;
+} CUDA_MEMCPY3D;
+
+typedef struct {
+  CUdeviceptr dst;
+  size_t pitch;
+  unsigned int value, elementSize;
+  size_t width, height;
+} CUDA_MEMSET_NODE_PARAMS;
 
 enum {
   CUDA_SUCCESS = 0,

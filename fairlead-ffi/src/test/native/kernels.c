@@ -692,31 +692,39 @@ static CUresult copy_arguments(struct launch *launch, void **parameters, void **
   return CUDA_SUCCESS;
 }
 
+CUresult kernel_prepare(const CUlaunchConfig *config, CUfunction handle, void **parameters,
+                        void **extra, struct launch *out) {
+  struct function *function;
+  CHECK(function_bring(handle, &function));
+  if (!shape_allowed(config) || config->sharedMemBytes > (unsigned)function->shared_max) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!function->runs) return CUDA_ERROR_NOT_SUPPORTED;
+  *out = (struct launch){.builtin = function->builtin,
+                         .layout = function->layout,
+                         .blocks = config->gridDimX,
+                         .block = config->blockDimX,
+                         .cluster = 1,
+                         .shared = config->sharedMemBytes,
+                         .context = function->head.context};
+  memcpy(out->name, function->name, NAME_BYTES);
+  CHECK(attributes_allowed(config, out));
+  out->threads = blocks_of(config) * config->blockDimX * config->blockDimY * config->blockDimZ;
+  return copy_arguments(out, parameters, extra);
+}
+
 static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **parameters,
                        void **extra) {
   struct function *function;
   struct stream *stream;
+  struct launch made;
   CHECK(function_bring(handle, &function));
   CHECK(stream_use(config->hStream, &stream));
   if (function->head.context != stream->head.context) {
     trap("wrong context", "kernel %s and stream are of different contexts", function->name);
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  if (!shape_allowed(config) || config->sharedMemBytes > (unsigned)function->shared_max) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (!function->runs) return CUDA_ERROR_NOT_SUPPORTED;
-  struct launch made = {.builtin = function->builtin,
-                        .layout = function->layout,
-                        .blocks = config->gridDimX,
-                        .block = config->blockDimX,
-                        .cluster = 1,
-                        .shared = config->sharedMemBytes,
-                        .context = stream->head.context};
-  memcpy(made.name, function->name, NAME_BYTES);
-  CHECK(attributes_allowed(config, &made));
-  made.threads = blocks_of(config) * config->blockDimX * config->blockDimY * config->blockDimZ;
-  CHECK(copy_arguments(&made, parameters, extra));
+  CHECK(kernel_prepare(config, handle, parameters, extra, &made));
   struct op *op = op_new(KERNEL);
   op->launch = made;
   return stream_enqueue(stream, op);

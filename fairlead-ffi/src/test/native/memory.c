@@ -556,7 +556,7 @@ API(cuPointerGetAttribute, BOUND_IF_OLD,
 
 /* --- copies, fills, write-values -------------------------------------------------------------*/
 
-static struct op *copy_op(uintptr_t target, uintptr_t source, size_t bytes) {
+struct op *op_copy(uintptr_t target, uintptr_t source, size_t bytes) {
   struct op *op = op_new(COPY);
   op->copy.target = target;
   op->copy.source = source;
@@ -570,7 +570,7 @@ API(cuMemcpyHtoDAsync_v2, BOUND_IF_OLD,
   struct stream *stream;
   CHECK(stream_use(on, &stream));
   if (bytes == 0) return CUDA_SUCCESS;
-  struct op *op = copy_op(target, (uintptr_t)source, bytes);
+  struct op *op = op_copy(target, (uintptr_t)source, bytes);
   op->copy.from_host = true;
   return stream_enqueue(stream, op);
 }
@@ -581,7 +581,7 @@ API(cuMemcpyDtoHAsync_v2, BOUND_IF_OLD,
   struct stream *stream;
   CHECK(stream_use(on, &stream));
   if (bytes == 0) return CUDA_SUCCESS;
-  struct op *op = copy_op((uintptr_t)target, source, bytes);
+  struct op *op = op_copy((uintptr_t)target, source, bytes);
   op->copy.to_host = true;
   CHECK(stream_enqueue(stream, op));
   bool pinned = memory_at((uintptr_t)target) != NULL;
@@ -595,7 +595,7 @@ API(cuMemcpyDtoDAsync_v2, BOUND_IF_OLD,
   struct stream *stream;
   CHECK(stream_use(on, &stream));
   if (bytes == 0) return CUDA_SUCCESS;
-  return stream_enqueue(stream, copy_op(target, source, bytes));
+  return stream_enqueue(stream, op_copy(target, source, bytes));
 }
 
 /* Whether the memory is that context's, as the caller of a peer copy says. */
@@ -618,7 +618,7 @@ API(cuMemcpyPeerAsync, BOUND_IF_OLD,
   if (bytes == 0) return CUDA_SUCCESS;
   CHECK(belongs(target, bytes, target_context));
   CHECK(belongs(source, bytes, source_context));
-  return stream_enqueue(stream, copy_op(target, source, bytes));
+  return stream_enqueue(stream, op_copy(target, source, bytes));
 }
 
 static CUresult fill(CUdeviceptr target, uint32_t value, int width, size_t count, CUstream on) {

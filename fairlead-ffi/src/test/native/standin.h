@@ -10,7 +10,8 @@
  *   kernels.c  modules, the kernels that are built in, launches
  *   images.c   PTX, cubins and fatbins as compilers make them, and kernels from a library
  *   peers.c    what is between two devices
- *   capture.c  capture, graphs, replay
+ *   capture.c  capture
+ *   graph.c    graphs, their nodes, executables, replay
  *   calls.c    what every call begins with, handles, traps, faults, the standin_ controls
  *
  * One lock guards everything. It is given back while work runs (kernels, copies, host functions)
@@ -43,7 +44,7 @@ enum {
 
 /* --- objects and handles ---------------------------------------------------------------------*/
 
-enum kind { CONTEXT, STREAM, EVENT, MODULE, FUNCTION, GRAPH, GRAPH_EXEC, POOL, KINDS };
+enum kind { CONTEXT, STREAM, EVENT, MODULE, FUNCTION, GRAPH, GRAPH_EXEC, GRAPH_NODE, POOL, KINDS };
 
 /* The head of everything that has a handle. */
 struct object {
@@ -247,7 +248,7 @@ bool memory_same(const void *mine, uintptr_t theirs, size_t bytes);
 
 /* --- streams ---------------------------------------------------------------------------------*/
 
-enum operation { KERNEL, COPY, FILL, WRITE, HOST, RECORD, WAIT, FREE, ALLOCATE };
+enum operation { KERNEL, COPY, FILL, WRITE, HOST, RECORD, WAIT, FREE, ALLOCATE, EMPTY };
 
 struct layout {
   int count;
@@ -306,7 +307,9 @@ struct stream {
 };
 
 struct op *op_new(enum operation what);
+struct op *op_copy(uintptr_t target, uintptr_t source, size_t bytes);
 void op_free(struct op *op);
+void ops_free(struct op *first);
 /* Takes the operation over, whatever it answers. */
 CUresult stream_enqueue(struct stream *stream, struct op *op);
 CUresult stream_use(CUstream handle, struct stream **out);
@@ -321,6 +324,9 @@ CUresult stream_order(struct stream *stream, struct record *record);
 void stream_end(struct stream *stream);
 int streams_occupying(const struct context *context);
 int kernel_run(const struct launch *launch);
+/* What a launch would do, its arguments copied; of the kernel's context. */
+CUresult kernel_prepare(const CUlaunchConfig *config, CUfunction handle, void **parameters,
+                        void **extra, struct launch *out);
 
 /* --- images ----------------------------------------------------------------------------------*/
 
@@ -380,7 +386,13 @@ CUresult capture_legacy(const struct context *context);
 /* A wait for that record, where the stream or the record is part of a capture. */
 CUresult capture_wait(struct stream *stream, struct record *record);
 void captures_end(struct context *context);
-void graph_free(void *graph);
 void module_free(void *module);
+
+/* --- graphs ----------------------------------------------------------------------------------*/
+
+/* Takes the operations over. */
+CUgraph graph_of_capture(struct op *first, struct context *context);
+void graph_free(void *graph);
+void executable_free(void *executable);
 
 #endif

@@ -21,6 +21,14 @@ void op_free(struct op *op) {
   free(op);
 }
 
+void ops_free(struct op *op) {
+  while (op != NULL) {
+    struct op *next = op->next;
+    op_free(op);
+    op = next;
+  }
+}
+
 static void append(struct stream *stream, struct op *op) {
   op->sequence = ++stream->enqueued;
   op->order = ++g.enqueued;

@@ -119,7 +119,8 @@ class CudaDriverContractTest {
                     DriverCall.MODULE_UNLOAD,
                     DriverCall.KERNEL,
                     DriverCall.MEMORY_INFO,
-                    DriverCall.CONNECT)
+                    DriverCall.CONNECT,
+                    DriverCall.GRAPH_BUILD)
                 .contains(call);
         assertThat(driver.needsCurrent(call)).as("%s", call).isEqualTo(old || anyway);
       }

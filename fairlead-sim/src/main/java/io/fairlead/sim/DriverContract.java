@@ -12,6 +12,7 @@ import io.fairlead.device.spi.DeviceFeatures;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.Graphs;
 import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.JavaKernel;
 import io.fairlead.device.spi.MemoryInfo;
@@ -357,6 +358,11 @@ public abstract class DriverContract {
   private void needJavaKernels() {
     Assumptions.assumeTrue(
         driver.capabilities().contains(Capability.JAVA_KERNELS), "needs kernels in Java");
+  }
+
+  private Graphs needGraphs() {
+    Assumptions.assumeTrue(driver.capabilities().contains(Capability.GRAPHS), "needs graphs");
+    return driver.graphs();
   }
 
   private void needTwoDevices() {
@@ -1439,6 +1445,435 @@ public abstract class DriverContract {
       return;
     }
     expectLost(context, DriverException.ILLEGAL_ADDRESS);
+  }
+
+  // --- graphs
+  // -------------------------------------------------------------------------------------
+
+  private static final int[] FIRST = {};
+
+  /** Of what the body enqueues on the stream. */
+  private long captured(Graphs graphs, long stream, Runnable body) {
+    graphs.beginCapture(stream);
+    body.run();
+    return executable(graphs, graphs.endCapture(stream));
+  }
+
+  private static long executable(Graphs graphs, long graph) {
+    long executable = graphs.instantiate(graph);
+    graphs.destroyGraph(graph);
+    return executable;
+  }
+
+  private long zeroed(long stream, int count) {
+    long block = driver.allocAsync(stream, 8L * count);
+    driver.fill(stream, block, 8L * count, (byte) 0);
+    await(stream);
+    return block;
+  }
+
+  @Test
+  void graphsAreThereOrRefusedWithAWord() {
+    if (driver.capabilities().contains(Capability.GRAPHS)) {
+      assertThat(driver.graphs()).isNotNull();
+    } else {
+      refused(DriverException.NOT_SUPPORTED, driver::graphs);
+    }
+  }
+
+  @Test
+  void whatIsCapturedRunsAtEachLaunch() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long sum = zeroed(stream, 100);
+    long x = driver.allocAsync(stream, 800);
+    long number = kernel("number");
+    long add = kernel("add");
+    MemorySegment host = driver.hostAlloc(context, 800);
+    host.fill((byte) 0);
+    Grid grid = Grid.of(100);
+    long executable =
+        captured(
+            graphs,
+            stream,
+            () -> {
+              driver.launch(stream, number, grid, new LaunchArguments().scalar(7).buffer(x, 800));
+              driver.launch(
+                  stream, add, grid, new LaunchArguments().buffer(x, 800).buffer(sum, 800));
+              driver.copyToHost(stream, host, sum);
+            });
+    assertThat(download(stream, sum, 100)).as("nothing ran while it was captured").containsOnly(0);
+    long other = stream();
+    for (int i = 1; i <= 3; i++) {
+      graphs.launch(other, executable);
+      await(other);
+      assertThat(host.getAtIndex(JAVA_LONG, 0)).isEqualTo(7L * i);
+      assertThat(host.getAtIndex(JAVA_LONG, 99)).isEqualTo(106L * i);
+    }
+    graphs.destroyExecutable(executable);
+    assertThat(driver.status(context)).isNull();
+  }
+
+  /** Each of them would end a capture, or be captured and do harm at each launch. */
+  @Test
+  void whatACaptureForbidsIsRefusedAndLeavesItAsItIs() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long block = zeroed(stream, 1);
+    long event = driver.eventCreate(context);
+    driver.eventRecord(event, stream());
+    long count = kernel("count");
+    long empty = captured(graphs, stream, () -> {});
+    long executable =
+        captured(
+            graphs,
+            stream,
+            () -> {
+              driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+              List<Runnable> forbidden =
+                  List.of(
+                      () -> driver.signal(stream, ticket.incrementAndGet()),
+                      () -> driver.streamSynchronize(stream),
+                      () -> driver.eventRecord(event, stream),
+                      () -> driver.streamWaitEvent(stream, event),
+                      () -> driver.allocAsync(stream, 64),
+                      () -> driver.freeAsync(stream, block),
+                      () -> graphs.launch(stream, empty));
+              for (Runnable call : forbidden) {
+                refused(DriverException.CAPTURE_UNSUPPORTED, call);
+              }
+              refused(DriverException.ILLEGAL_STATE, () -> graphs.beginCapture(stream));
+              driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+            });
+    graphs.launch(stream, executable);
+    graphs.launch(stream, empty);
+    assertThat(download(stream, block, 1)).containsExactly(2);
+  }
+
+  @Test
+  void aCaptureThatIsNotUnderWayCannotEnd() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    refused(DriverException.ILLEGAL_STATE, () -> graphs.endCapture(stream));
+    graphs.destroyGraph(graphs.create(context));
+    await(stream);
+  }
+
+  /** A task that moved does that. */
+  @Test
+  void aCaptureMayEndOnAnotherThread() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long block = zeroed(stream, 1);
+    long count = kernel("count");
+    graphs.beginCapture(stream);
+    driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+    AtomicLong graph = new AtomicLong();
+    join(
+        List.of(
+            elsewhere(
+                Thread.ofPlatform(),
+                () -> {
+                  driver.makeCurrent(context);
+                  driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+                  graph.set(graphs.endCapture(stream));
+                  driver.makeCurrent(0);
+                })));
+    graphs.launch(stream, executable(graphs, graph.get()));
+    assertThat(download(stream, block, 1)).containsExactly(2);
+  }
+
+  /** What creates, loads and asks, by this thread and by others, and the heartbeat. */
+  @Test
+  void callsElsewhereDoNotDisturbACapture() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long other = stream();
+    long block = zeroed(stream, 1);
+    long count = kernel("count");
+    long event = driver.eventCreate(context);
+    Runnable busy =
+        () -> {
+          driver.makeCurrent(context);
+          driver.hostFree(context, driver.hostAlloc(context, 64));
+          driver.moduleUnload(driver.moduleLoad(context, image()));
+          driver.streamDestroy(driver.streamCreate(context, 0, null));
+          driver.freeAsync(other, driver.allocAsync(other, 64));
+          driver.eventRecord(event, other);
+          driver.streamWaitEvent(other, event);
+          driver.eventQuery(event);
+          driver.streamSynchronize(other);
+          driver.memoryInfo(context);
+          assertThat(driver.status(context)).isNull();
+        };
+    long executable =
+        captured(
+            graphs,
+            stream,
+            () -> {
+              driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+              busy.run();
+              join(
+                  List.of(
+                      elsewhere(
+                          Thread.ofPlatform(),
+                          () -> {
+                            busy.run();
+                            driver.makeCurrent(0);
+                          })));
+              driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+            });
+    graphs.launch(stream, executable);
+    assertThat(download(stream, block, 1)).containsExactly(2);
+  }
+
+  /** Its signal from before is outstanding, so the heartbeat would like to ask about it. */
+  @Test
+  void aStreamThatIsBehindMayBeCaptured() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long block = zeroed(stream, 1);
+    long count = kernel("count");
+    Runnable letGo = held(stream);
+    long mark = ticket.incrementAndGet();
+    driver.signal(stream, mark);
+    graphs.beginCapture(stream);
+    for (int i = 0; i < 1_000; i++) {
+      assertThat(driver.status(context)).isNull();
+      assertThat(driver.reached(stream)).isLessThan(mark);
+    }
+    driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+    letGo.run();
+    await(() -> reached(stream) == mark);
+    long graph = graphs.endCapture(stream);
+    graphs.launch(stream, executable(graphs, graph));
+    assertThat(download(stream, block, 1)).containsExactly(1);
+  }
+
+  /** A signal that was captured would be written again at each launch. */
+  @Test
+  void signalsNeverFallHoweverOftenAGraphIsLaunched() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long block = zeroed(stream, 1);
+    long count = kernel("count");
+    long executable =
+        captured(
+            graphs,
+            stream,
+            () -> driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8)));
+    long seen = 0;
+    for (int i = 0; i < 1_000; i++) {
+      graphs.launch(stream, executable);
+      driver.signal(stream, ticket.incrementAndGet());
+      long now = driver.reached(stream);
+      assertThat(now).isGreaterThanOrEqualTo(seen);
+      seen = now;
+      if (i % 64 == 0) {
+        await(stream);
+      }
+    }
+    assertThat(download(stream, block, 1)).containsExactly(1_000);
+  }
+
+  /** A diamond with copies at both ends; the stand-in runs what has no order youngest first. */
+  @Test
+  void nodesRunInTheOrderOfTheirDependencies() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long x = zeroed(stream, 10);
+    long y = zeroed(stream, 10);
+    long z = zeroed(stream, 10);
+    MemorySegment up = driver.hostAlloc(context, 80);
+    MemorySegment down = driver.hostAlloc(context, 80);
+    long count = kernel("count");
+    long add = kernel("add");
+    Grid grid = Grid.of(10);
+    long graph = graphs.create(context);
+    int top = graphs.addCopyToDevice(graph, FIRST, x, up);
+    int left = graphs.addLaunch(graph, of(top), count, grid, new LaunchArguments().buffer(x, 80));
+    int empty = graphs.addEmpty(graph, of(left));
+    int right = graphs.addFill(graph, of(top), y, 80, (byte) 0);
+    int across = graphs.addCopyOnDevice(graph, of(empty, right), z, x, 80);
+    int none =
+        graphs.addLaunch(graph, of(across), count, Grid.of(0), new LaunchArguments().buffer(z, 80));
+    int sum =
+        graphs.addLaunch(
+            graph, of(none), add, grid, new LaunchArguments().buffer(z, 80).buffer(y, 80));
+    graphs.addCopyToHost(graph, of(sum), down, y);
+    long executable = executable(graphs, graph);
+    for (int round = 1; round <= 3; round++) {
+      for (int i = 0; i < 10; i++) {
+        up.setAtIndex(JAVA_LONG, i, 100L * round + i);
+      }
+      graphs.launch(stream, executable);
+      await(stream);
+      for (int i = 0; i < 10; i++) {
+        assertThat(down.getAtIndex(JAVA_LONG, i)).isEqualTo(100L * round + i + 1);
+      }
+    }
+  }
+
+  private static int[] of(int... nodes) {
+    return nodes;
+  }
+
+  @Test
+  void wrongNodesAreRefused() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long graph = graphs.create(context);
+    refused(DriverException.INVALID_VALUE, () -> graphs.addEmpty(graph, of(0)));
+    int node = graphs.addEmpty(graph, FIRST);
+    refused(DriverException.INVALID_VALUE, () -> graphs.addEmpty(graph, of(-1)));
+    refused(DriverException.INVALID_VALUE, () -> graphs.addEmpty(graph, of(node, node)));
+    refused(DriverException.INVALID_VALUE, () -> graphs.addFill(graph, FIRST, 0, -1, (byte) 0));
+    MemorySegment heap = MemorySegment.ofArray(new long[1]);
+    long block = driver.allocAsync(stream, 8);
+    refused(DriverException.INVALID_VALUE, () -> graphs.addCopyToDevice(graph, FIRST, block, heap));
+    graphs.beginCapture(stream);
+    long closed = graphs.endCapture(stream);
+    refused(DriverException.INVALID_VALUE, () -> graphs.addEmpty(closed, FIRST));
+    graphs.launch(stream, executable(graphs, graph));
+    await(stream);
+  }
+
+  /** Wherever it is launched: its memory is the same. */
+  @Test
+  void launchesOfOneExecutableFollowEachOther() {
+    Graphs graphs = needGraphs();
+    long slow = stream();
+    long quick = stream();
+    long bystander = stream();
+    long block = zeroed(slow, 1);
+    long count = kernel("count");
+    long executable =
+        captured(
+            graphs,
+            slow,
+            () -> driver.launch(slow, count, ONE, new LaunchArguments().buffer(block, 8)));
+    graphs.launch(slow, executable); // so that it is on the device
+    await(slow);
+    Runnable letGo = held(slow);
+    graphs.launch(slow, executable);
+    graphs.launch(quick, executable);
+    driver.signal(quick, 1);
+    await(bystander);
+    assertThat(driver.reached(quick)).isZero();
+    letGo.run();
+    await(() -> reached(quick) == 1);
+    assertThat(download(quick, block, 1)).containsExactly(3);
+  }
+
+  @Test
+  void whatWasLaunchedEndsAlsoIfItsExecutableIsGone() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long block = zeroed(stream, 1);
+    long count = kernel("count");
+    long executable =
+        captured(
+            graphs,
+            stream,
+            () -> driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8)));
+    graphs.launch(stream, executable); // so that it is on the device
+    await(stream);
+    Runnable letGo = held(stream);
+    graphs.launch(stream, executable);
+    CountDownLatch destroying = new CountDownLatch(1);
+    Thread elsewhere =
+        elsewhere(
+            Thread.ofPlatform(),
+            () -> {
+              driver.makeCurrent(context);
+              destroying.countDown();
+              graphs.destroyExecutable(executable); // which may wait for kernels that run
+              driver.makeCurrent(0);
+            });
+    await(() -> destroying.getCount() == 0);
+    letGo.run();
+    join(List.of(elsewhere));
+    refused(DriverException.INVALID_HANDLE, () -> graphs.launch(stream, executable));
+    refused(DriverException.INVALID_HANDLE, () -> graphs.destroyExecutable(executable));
+    assertThat(download(stream, block, 1)).containsExactly(2);
+  }
+
+  @Test
+  void graphsAndExecutablesAreNotTheSame() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long graph = graphs.create(context);
+    long executable = graphs.instantiate(graph);
+    refused(DriverException.INVALID_HANDLE, () -> graphs.launch(stream, graph));
+    refused(DriverException.INVALID_HANDLE, () -> graphs.destroyGraph(executable));
+    refused(DriverException.INVALID_HANDLE, () -> graphs.instantiate(executable));
+    graphs.destroyGraph(graph);
+    refused(DriverException.INVALID_HANDLE, () -> graphs.destroyGraph(graph));
+    refused(DriverException.INVALID_HANDLE, () -> graphs.addEmpty(graph, FIRST));
+    graphs.launch(stream, executable);
+    await(stream);
+  }
+
+  @Test
+  void aStreamThatIsDestroyedDropsItsCapture() {
+    Graphs graphs = needGraphs();
+    long gone = stream();
+    long left = stream();
+    long block = zeroed(gone, 1);
+    for (long each : new long[] {gone, left}) {
+      graphs.beginCapture(each);
+      driver.fill(each, block, 8, (byte) 1);
+    }
+    driver.streamDestroy(gone);
+    refused(DriverException.INVALID_HANDLE, () -> graphs.endCapture(gone));
+    assertThat(download(stream(), block, 1)).containsExactly(0);
+    // the other one goes with its context
+  }
+
+  @Test
+  void aGraphIsLaunchedWhereItWasMade() {
+    Graphs graphs = needGraphs();
+    needTwoDevices();
+    long executable = executable(graphs, graphs.create(context));
+    long other = driver.retain(1);
+    driver.makeCurrent(other);
+    long there = driver.streamCreate(other, 0, null);
+    refused(DriverException.INVALID_HANDLE, () -> graphs.launch(there, executable));
+    driver.makeCurrent(context);
+  }
+
+  @Test
+  void graphCallsThatNeedACurrentContextFailWithoutIt() {
+    Graphs graphs = needGraphs();
+    long stream = stream();
+    long graph = graphs.create(context);
+    long executable = graphs.instantiate(graph);
+    Map<DriverCall, Runnable> calls =
+        Map.of(
+            DriverCall.GRAPH_BUILD,
+            () -> graphs.addEmpty(graph, FIRST),
+            DriverCall.GRAPH_LAUNCH,
+            () -> graphs.launch(stream, executable),
+            DriverCall.CAPTURE,
+            () -> {
+              graphs.beginCapture(stream);
+              graphs.endCapture(stream);
+            },
+            DriverCall.GRAPH_DESTROY,
+            () -> {
+              graphs.destroyExecutable(executable);
+              graphs.destroyGraph(graph);
+            });
+    driver.makeCurrent(0);
+    calls.forEach(
+        (call, body) -> {
+          if (driver.needsCurrent(call)) {
+            refused(DriverException.INVALID_CONTEXT, body);
+          }
+        });
+    driver.makeCurrent(context);
+    graphs.launch(stream, executable);
+    await(stream);
   }
 
   // --- threads

@@ -15,5 +15,7 @@ public enum Capability {
    */
   DEFAULT_STREAM,
   /** Copies from one device's memory to another's: {@link Driver#copyPeer}. */
-  PEER_COPY
+  PEER_COPY,
+  /** Writes work down once and launches it often: {@link Driver#graphs} answers. */
+  GRAPHS
 }

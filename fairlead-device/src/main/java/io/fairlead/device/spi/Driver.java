@@ -344,6 +344,22 @@ public interface Driver extends AutoCloseable {
   /** Ends what the calling OS thread began last. */
   default void rangeEnd() {}
 
+  // --- graphs -------------------------------------------------------------------------------
+
+  /**
+   * Work that is written down once and launched often.
+   *
+   * @throws DriverException NOT_SUPPORTED, saying why, without {@link Capability#GRAPHS}
+   */
+  default Graphs graphs() {
+    throw new DriverException(
+        DriverException.NOT_SUPPORTED,
+        "NOT_SUPPORTED",
+        false,
+        "driver " + name() + " " + version() + " has no graphs; enqueue the operations one by one",
+        null);
+  }
+
   @Override
   void close();
 }

@@ -23,5 +23,13 @@ public enum DriverCall {
   LAUNCH,
   MEMORY_INFO,
   CONNECT,
-  PEER_COPY
+  PEER_COPY,
+  /** {@link Graphs#beginCapture} and {@link Graphs#endCapture}. */
+  CAPTURE,
+  /** {@link Graphs#create}, the nodes, and {@link Graphs#instantiate}. */
+  GRAPH_BUILD,
+  /** {@link Graphs#launch}. */
+  GRAPH_LAUNCH,
+  /** {@link Graphs#destroyGraph} and {@link Graphs#destroyExecutable}. */
+  GRAPH_DESTROY
 }

@@ -20,11 +20,14 @@ public final class DriverException extends RuntimeException {
   public static final int UNSUPPORTED_PTX_VERSION = 222;
   public static final int JIT_COMPILATION_DISABLED = 223;
   public static final int INVALID_HANDLE = 400;
+  public static final int ILLEGAL_STATE = 401;
   public static final int NOT_FOUND = 500;
   public static final int ILLEGAL_ADDRESS = 700;
   public static final int LAUNCH_FAILED = 719;
   public static final int COOPERATIVE_LAUNCH_TOO_LARGE = 720;
   public static final int NOT_SUPPORTED = 801;
+  public static final int CAPTURE_UNSUPPORTED = 900;
+  public static final int CAPTURE_INVALIDATED = 901;
   public static final int INVALID_CLUSTER_SIZE = 912;
 
   private final int status;

@@ -117,6 +117,7 @@ public final class CudaApi {
   private final MemorySegment funcGetAttribute;
   private final MemorySegment exchangeStreamCaptureMode;
   private final MemorySegment launchKernel;
+  private final GraphApi graphs;
 
   private final List<String> missing = new ArrayList<>();
   private final SymbolLookup symbols;
@@ -190,6 +191,7 @@ public final class CudaApi {
     funcGetAttribute = needed("cuFuncGetAttribute");
     exchangeStreamCaptureMode = optional("cuThreadExchangeStreamCaptureMode");
     launchKernel = needed("cuLaunchKernel");
+    graphs = new GraphApi(this::optional);
   }
 
   // --- loading ----------------------------------------------------------------------------------
@@ -332,6 +334,10 @@ public final class CudaApi {
 
   boolean hasCaptureMode() {
     return exchangeStreamCaptureMode.address() != 0;
+  }
+
+  GraphApi graphs() {
+    return graphs;
   }
 
   /** A downcall handle declares Throwable, but throws nothing checked. */

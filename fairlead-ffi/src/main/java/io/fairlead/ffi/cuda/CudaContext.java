@@ -186,6 +186,7 @@ final class CudaContext extends CudaObject {
         if (stream.isAdopted()) {
           unfinished |= stream.isOutstanding();
         } else if (!isLost() && stream.enter()) {
+          stream.dropCapture();
           note(api.streamSynchronize(stream.raw), "cuStreamSynchronize");
           stream.exit();
         }
@@ -307,14 +308,7 @@ final class CudaContext extends CudaObject {
 
   private void queryOutstanding() {
     for (CudaStream stream : streams) {
-      if (stream.isOutstanding() && !isLost() && stream.enter()) {
-        long signalled = stream.signalled(); // before the query, which speaks of what was there
-        int status = stream.query();
-        seen(status, "cuStreamQuery");
-        if (status == Status.SUCCESS && !stream.isAdopted()) {
-          stream.saw(signalled);
-        }
-        stream.exit();
+      if (stream.isOutstanding() && !isLost() && beat(stream)) {
         return;
       }
     }
@@ -373,6 +367,28 @@ final class CudaContext extends CudaObject {
       } finally {
         stream.exit();
       }
+    }
+  }
+
+  /** Whether the driver was asked about this stream. */
+  private boolean beat(CudaStream stream) {
+    if (!stream.enter()) {
+      return false;
+    }
+    try {
+      if (!stream.mayAsk()) {
+        return false;
+      }
+      long signalled = stream.signalled(); // before the query, which speaks of what was there
+      int status = stream.query();
+      stream.asked();
+      seen(status, "cuStreamQuery");
+      if (status == Status.SUCCESS && !stream.isAdopted()) {
+        stream.saw(signalled);
+      }
+      return true;
+    } finally {
+      stream.exit();
     }
   }
 
@@ -527,6 +543,16 @@ final class CudaContext extends CudaObject {
       note(destroy.getAsInt(), call);
     } finally {
       Current.restore(api, raw, previous);
+    }
+  }
+
+  /**
+   * Brings an executable to the device now: the first launch would do it, and may wait there for
+   * kernels that run. What is wrong with it shows at the launch.
+   */
+  void upload(long executable) {
+    if (api.graphs().hasUpload()) {
+      note(api.graphs().upload(executable, healthStream), "cuGraphUpload");
     }
   }
 

@@ -9,6 +9,7 @@ import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.Graphs;
 import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.KernelArguments;
 import io.fairlead.device.spi.MemoryInfo;
@@ -18,6 +19,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Reference;
 import java.util.ArrayList;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
@@ -109,6 +111,7 @@ public final class CudaDriver implements Driver {
   private final CudaLoader loader;
   private final Nvtx profiler;
   private final List<Device> devices;
+  private final CudaGraphs graphs;
   private final ReentrantLock life = new ReentrantLock();
   private boolean closed;
 
@@ -133,6 +136,7 @@ public final class CudaDriver implements Driver {
             new DriverState.NeedsCurrent());
     this.loader = new CudaLoader(api, settings.compiler(), settings.code());
     this.profiler = Nvtx.attach(settings.profiler());
+    this.graphs = new CudaGraphs(this, state.handles(), api.graphs());
   }
 
   private static int tickets(CudaSettings settings, boolean inUse) {
@@ -315,9 +319,14 @@ public final class CudaDriver implements Driver {
   /** Signals are polled, kernels are not Java, and nobody steps a GPU. */
   @Override
   public Set<Capability> capabilities() {
-    return api.peers().hasCopies()
-        ? Set.of(Capability.DEFAULT_STREAM, Capability.PEER_COPY)
-        : Set.of(Capability.DEFAULT_STREAM);
+    EnumSet<Capability> all = EnumSet.of(Capability.DEFAULT_STREAM);
+    if (api.peers().hasCopies()) {
+      all.add(Capability.PEER_COPY);
+    }
+    if (api.graphs().missing().isEmpty()) {
+      all.add(Capability.GRAPHS);
+    }
+    return all;
   }
 
   /** Before the first context is there to try it, one is made for that, which takes a while. */
@@ -459,7 +468,7 @@ public final class CudaDriver implements Driver {
   // --- checks -----------------------------------------------------------------------------------
 
   /** For calls that name a context; exit it in a finally block. */
-  private CudaContext enterContext(DriverCall call, long handle) {
+  CudaContext enterContext(DriverCall call, long handle) {
     CudaContext found = state.handles().context(handle);
     check(call, found);
     if (!found.enter()) {
@@ -469,7 +478,7 @@ public final class CudaDriver implements Driver {
   }
 
   /** For calls that name a stream; exit it in a finally block. */
-  private CudaStream enterStream(DriverCall call, long handle) {
+  CudaStream enterStream(DriverCall call, long handle) {
     CudaStream found = state.handles().stream(handle);
     enter(call, found);
     return found;
@@ -482,7 +491,7 @@ public final class CudaDriver implements Driver {
     return found;
   }
 
-  private static void enter(DriverCall call, CudaObject found) {
+  static void enter(DriverCall call, CudaObject found) {
     check(call, found.context());
     if (!found.enter()) {
       throw HandleTable.unknown(found.kind(), found.handle());
@@ -520,7 +529,7 @@ public final class CudaDriver implements Driver {
   }
 
   /** The handle goes also in a lost context; that it is lost is said all the same. */
-  private void remove(CudaObject found) {
+  void remove(CudaObject found) {
     if (!state.handles().remove(found)) {
       throw HandleTable.unknown(found.kind(), found.handle());
     }
@@ -531,6 +540,7 @@ public final class CudaDriver implements Driver {
   public void signal(long stream, long value) {
     CudaStream found = enterStream(DriverCall.SIGNAL, stream);
     try {
+      found.checkNotCaptured(DriverCall.SIGNAL);
       found.signal(value);
     } finally {
       found.exit();
@@ -563,6 +573,7 @@ public final class CudaDriver implements Driver {
   public void streamSynchronize(long stream) {
     CudaStream found = enterStream(DriverCall.STREAM_SYNCHRONIZE, stream);
     try {
+      found.checkNotCaptured(DriverCall.STREAM_SYNCHRONIZE);
       long signalled = found.signalled(); // before, since others may signal meanwhile
       found.context().check(api.streamSynchronize(found.raw), "cuStreamSynchronize");
       found.saw(signalled);
@@ -595,6 +606,7 @@ public final class CudaDriver implements Driver {
       CudaStream target = enterStream(DriverCall.EVENT_RECORD, stream);
       try {
         checkSame(target, found);
+        target.checkNotCaptured(DriverCall.EVENT_RECORD);
         check(target, api.eventRecord(found.raw, target.raw), "cuEventRecord");
       } finally {
         target.exit();
@@ -611,15 +623,17 @@ public final class CudaDriver implements Driver {
   }
 
   /** The objects of a call must all live in one context. */
-  private static void checkSame(CudaStream stream, CudaObject other) {
-    if (stream.context() != other.context()) {
+  static void checkSame(CudaObject one, CudaObject other) {
+    if (one.context() != other.context()) {
       throw Status.refused(
           DriverException.INVALID_HANDLE,
           other.kind().noun()
               + " "
               + Status.hex(other.handle())
-              + " belongs to another context than stream "
-              + Status.hex(stream.handle()));
+              + " belongs to another context than "
+              + one.kind().noun()
+              + " "
+              + Status.hex(one.handle()));
     }
   }
 
@@ -629,6 +643,7 @@ public final class CudaDriver implements Driver {
     try {
       CudaEvent target = state.handles().event(event);
       target.context().checkSound();
+      found.checkNotCaptured(DriverCall.STREAM_WAIT_EVENT);
       if (!target.enter()) {
         throw HandleTable.unknown(CudaObject.Kind.EVENT, event);
       }
@@ -746,6 +761,7 @@ public final class CudaDriver implements Driver {
   public long allocAsync(long stream, long bytes) {
     CudaStream found = enterStream(DriverCall.ALLOC_ASYNC, stream);
     try {
+      found.checkNotCaptured(DriverCall.ALLOC_ASYNC);
       if (bytes <= 0) {
         throw Status.invalidValue("an allocation needs at least one byte, not " + bytes);
       }
@@ -772,6 +788,7 @@ public final class CudaDriver implements Driver {
   public void freeAsync(long stream, long address) {
     CudaStream found = enterStream(DriverCall.FREE_ASYNC, stream);
     try {
+      found.checkNotCaptured(DriverCall.FREE_ASYNC);
       if (address == 0) {
         throw Status.invalidValue("0 is not the address of an allocation");
       }
@@ -827,10 +844,7 @@ public final class CudaDriver implements Driver {
   public void copyToHost(long stream, MemorySegment target, long source) {
     CudaStream found = enterStream(DriverCall.COPY, stream);
     try {
-      checkHost(target);
-      if (target.isReadOnly()) {
-        throw Status.invalidValue("copy to host: the target is read-only");
-      }
+      checkTarget(target);
       long bytes = target.byteSize();
       if (bytes > 0) {
         int status = api.memcpyDtoHAsync(target.address(), source, bytes, found.raw);
@@ -915,13 +929,20 @@ public final class CudaDriver implements Driver {
     }
   }
 
-  private static void checkLength(long bytes) {
+  static void checkLength(long bytes) {
     if (bytes < 0) {
       throw Status.invalidValue("a length of " + bytes + " bytes");
     }
   }
 
-  private static void checkHost(MemorySegment memory) {
+  static void checkTarget(MemorySegment target) {
+    checkHost(target);
+    if (target.isReadOnly()) {
+      throw Status.invalidValue("copy to host: the target is read-only");
+    }
+  }
+
+  static void checkHost(MemorySegment memory) {
     if (!memory.isNative()) {
       throw Status.invalidValue(
           "a copy needs native memory, not an array on the heap: copy it into a block from"
@@ -1098,6 +1119,25 @@ public final class CudaDriver implements Driver {
     if (profiler.isAttached()) {
       profiler.pop();
     }
+  }
+
+  // --- graphs -----------------------------------------------------------------------------------
+
+  @Override
+  public Graphs graphs() {
+    List<String> missing = api.graphs().missing();
+    if (!missing.isEmpty()) {
+      throw CudaApi.unsupported(
+          "the driver in "
+              + api.library()
+              + " (CUDA "
+              + api.version()
+              + ") has no graphs: it lacks "
+              + String.join(", ", missing)
+              + "; enqueue the operations one by one, or install CUDA 11.4 or newer",
+          null);
+    }
+    return graphs;
   }
 
   /** Ends all contexts, however often they are retained. Blocks until their work has ended. */

@@ -85,6 +85,28 @@ final class CudaKernel extends CudaObject {
   /** The caller has entered the stream and the module. */
   void launch(CudaStream stream, Grid grid, KernelArguments arguments) {
     checkArguments(arguments);
+    int blocks = blocks(grid);
+    if (blocks == 0) {
+      return; // a launch of nothing, which the driver would refuse
+    }
+    if (grid.isCooperative() || grid.cluster() > 1 || grid.sharedBytes() > 0) {
+      extras.check(grid);
+    }
+    if (arguments.count() < Scratch.PARAMETERS_MAX) {
+      Scratch scratch = Scratch.take();
+      try {
+        write(scratch.value(0), grid, arguments);
+        launch(stream, grid, blocks, scratch.pointers());
+      } finally {
+        scratch.giveBack();
+      }
+    } else {
+      launchMany(stream, grid, blocks, arguments);
+    }
+  }
+
+  /** Blocks along x. */
+  private int blocks(Grid grid) {
     long blocks = grid.blocks();
     if (blocks > BLOCKS_MAX) {
       throw Status.invalidValue(
@@ -99,23 +121,33 @@ final class CudaKernel extends CudaObject {
               + BLOCKS_MAX
               + "; take larger blocks, or several launches");
     }
+    return (int) blocks;
+  }
+
+  /**
+   * As cuGraphAddKernelNode takes it, arguments included; null for a launch of nothing, which the
+   * driver would refuse. The caller has entered the module.
+   */
+  @Nullable MemorySegment node(Arena arena, Grid grid, KernelArguments arguments) {
+    checkArguments(arguments);
+    int blocks = blocks(grid);
     if (blocks == 0) {
-      return; // a launch of nothing, which the driver would refuse
+      return null;
     }
-    if (grid.isCooperative() || grid.cluster() > 1 || grid.sharedBytes() > 0) {
+    if (grid.isCooperative() || grid.cluster() > 1) {
+      throw Status.refused(
+          DriverException.NOT_SUPPORTED,
+          this + ": a node has no clusters and is not cooperative; capture the launch instead");
+    }
+    if (grid.sharedBytes() > 0) {
       extras.check(grid);
     }
-    if (arguments.count() < Scratch.PARAMETERS_MAX) {
-      Scratch scratch = Scratch.take();
-      try {
-        write(scratch.value(0), grid, arguments);
-        launch(stream, grid, (int) blocks, scratch.pointers());
-      } finally {
-        scratch.giveBack();
-      }
-    } else {
-      launchMany(stream, grid, (int) blocks, arguments);
-    }
+    int count = arguments.count() + 1;
+    long values = arena.allocate(ValueLayout.JAVA_LONG, count).address();
+    long pointers = arena.allocate(ValueLayout.JAVA_LONG, count).address();
+    Scratch.writePointers(pointers, values, count);
+    write(values, grid, arguments);
+    return NodeLayouts.kernel(arena, raw, blocks, grid, pointers);
   }
 
   private void launchMany(CudaStream stream, Grid grid, int blocks, KernelArguments arguments) {

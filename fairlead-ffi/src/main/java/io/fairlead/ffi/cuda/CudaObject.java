@@ -31,7 +31,9 @@ abstract class CudaObject {
     STREAM(2),
     EVENT(3),
     MODULE(4),
-    KERNEL(5);
+    KERNEL(5),
+    GRAPH(6),
+    EXECUTABLE(7);
 
     final int code;
 

@@ -1,5 +1,6 @@
 package io.fairlead.ffi.cuda;
 
+import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -28,6 +29,10 @@ import org.jspecify.annotations.Nullable;
  * found     | who asked            | any    | CAS to a higher value
  * first,    | who signals, asker,  | same   | pending, which spins
  *   last    | dispose              |        |
+ * capture   | who begins and who   | any    | CAS between NO, YES and ENDING
+ *           | ends it              |        |
+ * questions | who asks the driver  | who    | atomic; a capture begins after the last one that did not
+ *           | about the stream     | begins | see it, since a question would end it
  * </pre>
  *
  * <p>Signals of one stream must not fall, so whoever signals does it one after the other; that is
@@ -52,11 +57,21 @@ final class CudaStream extends CudaObject {
    */
   private static final long NARROW_STEP_MAX = 1L << 30;
 
+  private static final int RELAXED = 2;
+  private static final int NO = 0;
+  private static final int YES = 1;
+  private static final int ENDING = 2;
+
   private static final VarHandle FOUND;
+  private static final VarHandle CAPTURE;
+  private static final VarHandle QUESTIONS;
 
   static {
     try {
-      FOUND = MethodHandles.lookup().findVarHandle(CudaStream.class, "found", long.class);
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      FOUND = lookup.findVarHandle(CudaStream.class, "found", long.class);
+      CAPTURE = lookup.findVarHandle(CudaStream.class, "capture", int.class);
+      QUESTIONS = lookup.findVarHandle(CudaStream.class, "questions", int.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -72,6 +87,8 @@ final class CudaStream extends CudaObject {
   private final SpinLock pending = new SpinLock();
   private SignalEvents.@Nullable Node first;
   private SignalEvents.@Nullable Node last;
+  private volatile int capture;
+  private volatile int questions;
   private volatile long signalled;
   private volatile long evented;
   private volatile long found;
@@ -295,6 +312,88 @@ final class CudaStream extends CudaObject {
     }
   }
 
+  // --- capture ----------------------------------------------------------------------------------
+
+  /**
+   * In relaxed mode: calls of other threads, our own polling and creating among them, are none of
+   * its business, and it may end on another OS thread, as a task that moved does.
+   */
+  void beginCapture() {
+    if (!CAPTURE.compareAndSet(this, NO, YES)) {
+      throw Status.refused(
+          DriverException.ILLEGAL_STATE,
+          "stream " + Status.hex(handle()) + " is being captured already; end that capture first");
+    }
+    while (questions != 0) {
+      Thread.onSpinWait(); // each is one short call
+    }
+    int status = context.api.graphs().streamBeginCapture(raw, RELAXED);
+    if (status != Status.SUCCESS) {
+      capture = NO;
+      throw context.failed(status, "cuStreamBeginCapture");
+    }
+  }
+
+  /** Gives the driver's graph. */
+  long endCapture() {
+    if (!CAPTURE.compareAndSet(this, YES, ENDING)) {
+      throw Status.refused(
+          DriverException.ILLEGAL_STATE,
+          "stream " + Status.hex(handle()) + " is not being captured; begin first");
+    }
+    Scratch scratch = Scratch.take();
+    try {
+      int status = context.api.graphs().streamEndCapture(raw, scratch.answer());
+      context.check(status, "cuStreamEndCapture");
+      return scratch.longAnswer();
+    } finally {
+      capture = NO;
+      scratch.giveBack();
+    }
+  }
+
+  /** Lets go of what is being captured, if anything is. Never throws. */
+  void dropCapture() {
+    if (CAPTURE.compareAndSet(this, YES, ENDING)) {
+      Scratch scratch = Scratch.take();
+      try {
+        GraphApi graphs = context.api.graphs();
+        if (graphs.streamEndCapture(raw, scratch.answer()) == Status.SUCCESS) {
+          graphs.destroy(scratch.longAnswer());
+        }
+      } finally {
+        capture = NO;
+        scratch.giveBack();
+      }
+    }
+  }
+
+  /** Refuses a call that would end the capture, or be captured and do harm at each launch. */
+  void checkNotCaptured(DriverCall call) {
+    if (capture != NO) {
+      throw Status.refused(
+          DriverException.CAPTURE_UNSUPPORTED,
+          call
+              + " is not possible on stream "
+              + Status.hex(handle())
+              + " while it is being captured; end the capture first");
+    }
+  }
+
+  /** Whether the driver may be asked about this stream; if so, {@link #asked} afterwards. */
+  boolean mayAsk() {
+    QUESTIONS.getAndAdd(this, 1);
+    if (capture == NO) {
+      return true;
+    }
+    asked();
+    return false;
+  }
+
+  void asked() {
+    QUESTIONS.getAndAdd(this, -1);
+  }
+
   @Override
   Kind kind() {
     return Kind.STREAM;
@@ -329,6 +428,7 @@ final class CudaStream extends CudaObject {
       }
       return context.api.eventDestroy(pulse);
     }
+    dropCapture();
     if (context.api.streamQuery(raw) == Status.NOT_READY) {
       context.noteUnfinished(); // or the end of the context would not know of it
     }

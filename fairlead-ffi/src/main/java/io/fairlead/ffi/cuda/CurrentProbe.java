@@ -31,6 +31,7 @@ final class CurrentProbe {
 
   private static final int BYTES = 256;
   private static final int HOST_FLAGS = 0x03;
+  private static final int CAPTURE_MODE_RELAXED = 2;
 
   private final CudaApi api;
   private final long context;
@@ -44,6 +45,9 @@ final class CurrentProbe {
   private long hostOnDevice;
   private long module;
   private long kernel;
+  private long graph;
+  private long executable;
+  private boolean capturing;
 
   private CurrentProbe(CudaContext context) {
     this.api = context.api;
@@ -81,6 +85,17 @@ final class CurrentProbe {
       device = made(api.memAllocAsync(scratch.answer(), BYTES, stream));
     }
     loadKernel();
+    if (api.graphs().missing().isEmpty()) {
+      makeGraph();
+    }
+  }
+
+  private void makeGraph() {
+    long nodes = made(api.graphs().create(scratch.answer(), 0));
+    if (nodes != 0) {
+      executable = made(api.graphs().instantiate(scratch.answer(), nodes, 0));
+      api.graphs().destroy(nodes);
+    }
   }
 
   private void loadKernel() {
@@ -113,6 +128,10 @@ final class CurrentProbe {
     attempt(DriverCall.ALLOC_ASYNC, this::allocate);
     if (kernel != 0) {
       attempt(DriverCall.LAUNCH, this::launch);
+    }
+    if (executable != 0) {
+      attempt(DriverCall.GRAPH_LAUNCH, () -> api.graphs().launch(executable, stream));
+      attempt(DriverCall.CAPTURE, this::capture);
     }
     attempt(DriverCall.STREAM_SYNCHRONIZE, () -> api.streamSynchronize(stream));
     attempt(DriverCall.EVENT_QUERY, () -> api.eventQuery(event));
@@ -161,8 +180,29 @@ final class CurrentProbe {
     return api.peers().memcpyPeerAsync(device + half, context, device, context, half, stream);
   }
 
+  private int capture() {
+    int status = api.graphs().streamBeginCapture(stream, CAPTURE_MODE_RELAXED);
+    if (status == Status.SUCCESS) {
+      capturing = true;
+      status = endCapture();
+    }
+    return status;
+  }
+
+  private int endCapture() {
+    int status = api.graphs().streamEndCapture(stream, scratch.answer());
+    if (status == Status.SUCCESS) {
+      graph = scratch.longAnswer();
+      capturing = false;
+    }
+    return status;
+  }
+
   /** What these take away is not there to be taken away again. */
   private void release() {
+    if (graph != 0) {
+      releaseGraph();
+    }
     if (attempt(DriverCall.FREE_ASYNC, () -> api.memFreeAsync(device, stream))) {
       device = 0;
     }
@@ -177,6 +217,18 @@ final class CurrentProbe {
     }
   }
 
+  private void releaseGraph() {
+    if (attempt(DriverCall.GRAPH_DESTROY, () -> api.graphs().destroy(graph))) {
+      graph = 0;
+    }
+    if (attempt(DriverCall.GRAPH_DESTROY, () -> api.graphs().execDestroy(executable))) {
+      executable = 0;
+    }
+    if (graph != 0 || executable != 0) {
+      needed.add(DriverCall.GRAPH_DESTROY);
+    }
+  }
+
   private boolean attempt(DriverCall call, IntSupplier body) {
     boolean worked = body.getAsInt() == Status.SUCCESS;
     if (worked) {
@@ -187,6 +239,15 @@ final class CurrentProbe {
 
   /** Current again. */
   private void clean() {
+    if (capturing) {
+      endCapture();
+    }
+    if (graph != 0) {
+      api.graphs().destroy(graph);
+    }
+    if (executable != 0) {
+      api.graphs().execDestroy(executable);
+    }
     if (device != 0) {
       api.memFreeAsync(device, stream);
     }

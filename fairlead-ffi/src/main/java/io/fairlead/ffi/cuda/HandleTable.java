@@ -164,6 +164,20 @@ final class HandleTable {
     throw unknown(Kind.KERNEL, handle);
   }
 
+  CudaGraph graph(long handle) {
+    if (find(handle) instanceof CudaGraph graph) {
+      return graph;
+    }
+    throw unknown(Kind.GRAPH, handle);
+  }
+
+  CudaExecutable executable(long handle) {
+    if (find(handle) instanceof CudaExecutable executable) {
+      return executable;
+    }
+    throw unknown(Kind.EXECUTABLE, handle);
+  }
+
   /** What a call with a handle that is not, or not any more, of the wanted kind throws. */
   static DriverException unknown(Kind wanted, long handle) {
     int code = (int) handle & ((1 << KIND_BITS) - 1);

@@ -122,8 +122,11 @@ final class Status {
       case DriverException.INVALID_CONTEXT -> "CUDA_ERROR_INVALID_CONTEXT";
       case DriverException.NO_BINARY_FOR_DEVICE -> "CUDA_ERROR_NO_BINARY_FOR_GPU";
       case DriverException.INVALID_HANDLE -> "CUDA_ERROR_INVALID_HANDLE";
+      case DriverException.ILLEGAL_STATE -> "CUDA_ERROR_ILLEGAL_STATE";
       case DriverException.NOT_FOUND -> "CUDA_ERROR_NOT_FOUND";
       case DriverException.NOT_SUPPORTED -> "CUDA_ERROR_NOT_SUPPORTED";
+      case DriverException.CAPTURE_UNSUPPORTED -> "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+      case DriverException.CAPTURE_INVALIDATED -> "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
       default -> "CUDA_ERROR_" + status;
     };
   }
