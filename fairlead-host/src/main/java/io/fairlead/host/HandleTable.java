@@ -28,7 +28,9 @@ final class HandleTable {
     STREAM(2),
     EVENT(3),
     MODULE(4),
-    KERNEL(5);
+    KERNEL(5),
+    GRAPH(6),
+    EXECUTABLE(7);
 
     /** As it stands in the lowest bits of a handle; never 0, so that no handle is. */
     final int code;
@@ -181,6 +183,20 @@ final class HandleTable {
       return kernel;
     }
     throw unknown(Kind.KERNEL, handle, DriverException.INVALID_HANDLE);
+  }
+
+  HostGraph graph(long handle) {
+    if (find(handle) instanceof HostGraph graph) {
+      return graph;
+    }
+    throw unknown(Kind.GRAPH, handle, DriverException.INVALID_HANDLE);
+  }
+
+  HostExecutable executable(long handle) {
+    if (find(handle) instanceof HostExecutable executable) {
+      return executable;
+    }
+    throw unknown(Kind.EXECUTABLE, handle, DriverException.INVALID_HANDLE);
   }
 
   private static DriverException unknown(Kind wanted, long handle, int status) {

@@ -5,6 +5,7 @@ import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.Graphs;
 import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.KernelArguments;
 import io.fairlead.device.spi.MemoryInfo;
@@ -46,13 +47,15 @@ final class HostDriver implements Driver {
               DriverCall.MODULE_LOAD,
               DriverCall.MODULE_UNLOAD,
               DriverCall.MEMORY_INFO,
-              DriverCall.CONNECT));
+              DriverCall.CONNECT,
+              DriverCall.GRAPH_BUILD));
 
   private final HostConfig config;
   private final HandleTable handles = new HandleTable();
   private final CurrentContexts currents = CurrentContexts.installed();
   private final HostDevice.FaultPlanHolder faults = new HostDevice.FaultPlanHolder();
   private final List<HostDevice> devices = new ArrayList<>();
+  private final HostGraphs graphs = new HostGraphs(this, handles);
   private final Set<DriverCall> needCurrent;
   private final AtomicBoolean closed = new AtomicBoolean();
 
@@ -102,7 +105,8 @@ final class HostDriver implements Driver {
 
   @Override
   public Set<Capability> capabilities() {
-    EnumSet<Capability> all = EnumSet.of(Capability.JAVA_KERNELS, Capability.PEER_COPY);
+    EnumSet<Capability> all =
+        EnumSet.of(Capability.JAVA_KERNELS, Capability.PEER_COPY, Capability.GRAPHS);
     if (config.notifies()) {
       all.add(Capability.NOTIFY);
     }
@@ -119,13 +123,13 @@ final class HostDriver implements Driver {
 
   // --- checks ---------------------------------------------------------------------------------
 
-  private HostStream enter(DriverCall call, long stream) {
+  HostStream enter(DriverCall call, long stream) {
     HostStream found = handles.stream(stream);
     enter(call, found.context());
     return found;
   }
 
-  private void enter(DriverCall call, HostContext context) {
+  void enter(DriverCall call, HostContext context) {
     if (needCurrent.contains(call)) {
       checkCurrent(call, context);
     }
@@ -153,15 +157,17 @@ final class HostDriver implements Driver {
   }
 
   /** The objects of a call must all live in one context. */
-  private static void checkSame(HostStream stream, HandleTable.Entry other) {
-    if (stream.context() != other.context()) {
+  static void checkSame(HandleTable.Entry one, HandleTable.Entry other) {
+    if (one.context() != other.context()) {
       throw Status.refused(
           DriverException.INVALID_HANDLE,
           other.kind().noun()
               + " "
               + Status.hex(other.handle())
-              + " belongs to another context than stream "
-              + Status.hex(stream.handle()));
+              + " belongs to another context than "
+              + one.kind().noun()
+              + " "
+              + Status.hex(one.handle()));
     }
   }
 
@@ -241,6 +247,7 @@ final class HostDriver implements Driver {
   @Override
   public void signal(long stream, long value) {
     HostStream found = enter(DriverCall.SIGNAL, stream);
+    found.checkNotCaptured(DriverCall.SIGNAL);
     found.checkSignal(value);
     found.enqueue(new StreamOperations.Signal(value));
   }
@@ -253,6 +260,7 @@ final class HostDriver implements Driver {
   @Override
   public void streamSynchronize(long stream) {
     HostStream found = enter(DriverCall.STREAM_SYNCHRONIZE, stream);
+    found.checkNotCaptured(DriverCall.STREAM_SYNCHRONIZE);
     StreamOperations.Synchronize here = new StreamOperations.Synchronize();
     found.enqueue(here);
     here.await(found, config.spinNanos());
@@ -278,6 +286,7 @@ final class HostDriver implements Driver {
     HostEvent found = handles.event(event);
     HostStream target = enter(DriverCall.EVENT_RECORD, stream);
     checkSame(target, found);
+    target.checkNotCaptured(DriverCall.EVENT_RECORD);
     EventRecord before;
     EventRecord point;
     do {
@@ -294,6 +303,7 @@ final class HostDriver implements Driver {
     HostEvent found = handles.event(event);
     HostStream target = enter(DriverCall.STREAM_WAIT_EVENT, stream);
     found.context().checkSound();
+    target.checkNotCaptured(DriverCall.STREAM_WAIT_EVENT);
     EventRecord point = found.last();
     // Never recorded: nothing to wait for. Its own stream: in order anyway.
     if (point != null && point.stream != target && !point.isDone()) {
@@ -314,6 +324,7 @@ final class HostDriver implements Driver {
   @Override
   public long allocAsync(long stream, long bytes) {
     HostStream found = enter(DriverCall.ALLOC_ASYNC, stream);
+    found.checkNotCaptured(DriverCall.ALLOC_ASYNC);
     if (bytes <= 0) {
       throw Status.invalidValue("an allocation needs at least one byte, not " + bytes);
     }
@@ -336,6 +347,7 @@ final class HostDriver implements Driver {
   @Override
   public void freeAsync(long stream, long address) {
     HostStream found = enter(DriverCall.FREE_ASYNC, stream);
+    found.checkNotCaptured(DriverCall.FREE_ASYNC);
     Block block = block(found.context(), address, "free");
     if (block.address() != address || !block.claimFree()) {
       throw Status.invalidValue(
@@ -387,57 +399,25 @@ final class HostDriver implements Driver {
   @Override
   public void copyToDevice(long stream, long target, MemorySegment source) {
     HostStream found = enter(DriverCall.COPY, stream);
-    long bytes = source.byteSize();
-    checkHost(found, source);
-    if (bytes > 0) {
-      found.enqueue(
-          TransferOperation.copy(
-              "copy to device",
-              bytes,
-              device(found, target, bytes, "copy to device"),
-              TransferOperation.Side.host(source)));
-    }
+    found.take(copyToDevice(found.context(), target, source));
   }
 
   @Override
   public void copyToHost(long stream, MemorySegment target, long source) {
     HostStream found = enter(DriverCall.COPY, stream);
-    long bytes = target.byteSize();
-    checkHost(found, target);
-    if (target.isReadOnly()) {
-      throw Status.invalidValue("copy to host: the target is read-only");
-    }
-    if (bytes > 0) {
-      found.enqueue(
-          TransferOperation.copy(
-              "copy to host",
-              bytes,
-              TransferOperation.Side.host(target),
-              device(found, source, bytes, "copy to host")));
-    }
+    found.take(copyToHost(found.context(), target, source));
   }
 
   @Override
   public void copyOnDevice(long stream, long target, long source, long bytes) {
     HostStream found = enter(DriverCall.COPY, stream);
-    checkLength(bytes);
-    if (bytes > 0) {
-      found.enqueue(
-          TransferOperation.copy(
-              "copy on device",
-              bytes,
-              device(found, target, bytes, "copy on device, target"),
-              device(found, source, bytes, "copy on device, source")));
-    }
+    found.take(copyOnDevice(target, source, bytes));
   }
 
   @Override
   public void fill(long stream, long target, long bytes, byte value) {
     HostStream found = enter(DriverCall.FILL, stream);
-    checkLength(bytes);
-    if (bytes > 0) {
-      found.enqueue(TransferOperation.fill(bytes, device(found, target, bytes, "fill"), 1, value));
-    }
+    found.take(fill(target, bytes, value));
   }
 
   @Override
@@ -456,10 +436,66 @@ final class HostDriver implements Driver {
               + Status.hex(target)
               + "; patterns have 2 or 4 bytes, and address and length are multiples of that");
     }
-    if (bytes > 0) {
-      found.enqueue(
-          TransferOperation.fill(bytes, device(found, target, bytes, "fill"), width, pattern));
+    found.take(
+        bytes == 0
+            ? null
+            : on ->
+                TransferOperation.fill(bytes, device(on, target, bytes, "fill"), width, pattern));
+  }
+
+  // --- recipes: checked now, made into an operation for each time it runs -----------------------
+
+  static @Nullable Recipe copyToDevice(HostContext context, long target, MemorySegment source) {
+    checkHost(context, source);
+    long bytes = source.byteSize();
+    return bytes == 0
+        ? null
+        : stream ->
+            TransferOperation.copy(
+                "copy to device",
+                bytes,
+                device(stream, target, bytes, "copy to device"),
+                TransferOperation.Side.host(source));
+  }
+
+  static @Nullable Recipe copyToHost(HostContext context, MemorySegment target, long source) {
+    checkHost(context, target);
+    if (target.isReadOnly()) {
+      throw Status.invalidValue("copy to host: the target is read-only");
     }
+    long bytes = target.byteSize();
+    return bytes == 0
+        ? null
+        : stream ->
+            TransferOperation.copy(
+                "copy to host",
+                bytes,
+                TransferOperation.Side.host(target),
+                device(stream, source, bytes, "copy to host"));
+  }
+
+  static @Nullable Recipe copyOnDevice(long target, long source, long bytes) {
+    checkLength(bytes);
+    return bytes == 0
+        ? null
+        : stream ->
+            TransferOperation.copy(
+                "copy on device",
+                bytes,
+                device(stream, target, bytes, "copy on device, target"),
+                device(stream, source, bytes, "copy on device, source"));
+  }
+
+  static @Nullable Recipe fill(long target, long bytes, byte value) {
+    checkLength(bytes);
+    return bytes == 0
+        ? null
+        : stream -> TransferOperation.fill(bytes, device(stream, target, bytes, "fill"), 1, value);
+  }
+
+  /** The operation itself is never run: it keeps the arguments. */
+  static Recipe launch(HostKernel code, Grid grid, LaunchOperation arguments) {
+    return stream -> LaunchOperation.of(stream.context().pool, code, grid, arguments);
   }
 
   private static TransferOperation.Side device(
@@ -479,7 +515,7 @@ final class HostDriver implements Driver {
   }
 
   /** A device reads host memory by address, from threads of its own. */
-  private static void checkHost(HostStream stream, MemorySegment memory) {
+  private static void checkHost(HostContext context, MemorySegment memory) {
     if (!memory.isNative()) {
       throw Status.invalidValue(
           "a copy needs native memory, not an array on the heap: copy it into a block from"
@@ -488,7 +524,7 @@ final class HostDriver implements Driver {
     if (!memory.scope().isAlive()) {
       throw Status.invalidValue("a copy needs live memory; the arena of this block is closed");
     }
-    Thread worker = stream.device.anyWorker();
+    Thread worker = context.device.anyWorker();
     if (worker != null && !memory.isAccessibleBy(worker)) {
       throw Status.invalidValue(
           "a copy needs memory that other threads may touch, not one from a confined arena: take"
@@ -523,6 +559,7 @@ final class HostDriver implements Driver {
   public void copyPeer(
       long stream, long target, long targetContext, long source, long sourceContext, long bytes) {
     HostStream found = enter(DriverCall.PEER_COPY, stream);
+    found.checkNotCaptured(DriverCall.PEER_COPY);
     HostContext to = handles.context(targetContext);
     HostContext from = handles.context(sourceContext);
     checkOther(found.context() == to ? from : to);
@@ -583,6 +620,17 @@ final class HostDriver implements Driver {
     HostStream found = enter(DriverCall.LAUNCH, stream);
     HostKernel code = handles.kernel(kernel);
     checkSame(found, code);
+    checkGrid(code, grid);
+    LaunchOperation operation = LaunchOperation.of(found.context().pool, code, grid, arguments);
+    HostGraph writing = found.capturing();
+    if (writing == null) {
+      found.enqueue(operation);
+    } else {
+      writing.add(launch(code, grid, operation));
+    }
+  }
+
+  static void checkGrid(HostKernel code, Grid grid) {
     if (grid.isCooperative() || grid.cluster() > 1) {
       throw Status.refused(
           DriverException.NOT_SUPPORTED,
@@ -591,7 +639,11 @@ final class HostDriver implements Driver {
               + code.name
               + "' without cooperative() and withCluster(), in as many launches as it has phases");
     }
-    found.enqueue(LaunchOperation.of(found.context().pool, code, grid, arguments));
+  }
+
+  @Override
+  public Graphs graphs() {
+    return graphs;
   }
 
   @Override

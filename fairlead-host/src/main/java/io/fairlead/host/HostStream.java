@@ -1,5 +1,7 @@
 package io.fairlead.host;
 
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.StreamListener;
 import io.fairlead.host.pool.StreamCache;
 import java.lang.System.Logger;
@@ -37,6 +39,8 @@ import org.jspecify.annotations.Nullable;
  * <tr><td>reached</td><td>owner</td><td>any</td><td>release / acquire: whoever sees the value must
  *     see what the work before it wrote</td></tr>
  * <tr><td>signalled</td><td>callers of signal</td><td>the same</td><td>volatile; only a check</td></tr>
+ * <tr><td>capture</td><td>who begins and who ends it</td><td>callers that enqueue</td>
+ *     <td>compare and set; nobody enqueues while it begins</td></tr>
  * <tr><td>destroyed</td><td>the first streamDestroy</td><td>every call</td>
  *     <td>compare and set: only one destroys</td></tr>
  * <tr><td>lostTold</td><td>who loses the context, owner</td><td>the same</td><td>compare and set:
@@ -55,6 +59,7 @@ final class HostStream extends HandleTable.Entry {
   private static final VarHandle REACHED;
   private static final VarHandle LOST_TOLD;
   private static final VarHandle DESTROYED;
+  private static final VarHandle CAPTURE;
 
   static {
     try {
@@ -63,6 +68,7 @@ final class HostStream extends HandleTable.Entry {
       TAIL = lookup.findVarHandle(HostStream.class, "tail", Operation.class);
       REACHED = lookup.findVarHandle(HostStream.class, "reached", long.class);
       DESTROYED = lookup.findVarHandle(HostStream.class, "destroyed", boolean.class);
+      CAPTURE = lookup.findVarHandle(HostStream.class, "capture", HostGraph.class);
       LOST_TOLD = lookup.findVarHandle(HostStream.class, "lostTold", boolean.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
@@ -92,6 +98,8 @@ final class HostStream extends HandleTable.Entry {
 
   @SuppressWarnings("unused") // through LOST_TOLD
   private volatile boolean lostTold;
+
+  private volatile @Nullable HostGraph capture;
 
   /** The worker that ran it last: its caches are warm, so it is woken first. */
   int lastWorker;
@@ -133,7 +141,49 @@ final class HostStream extends HandleTable.Entry {
 
   /** From now on the handle is stale; the entry stays until the work before has ended. */
   boolean destroy() {
+    endCapture();
     return DESTROYED.compareAndSet(this, false, true);
+  }
+
+  // --- capture --------------------------------------------------------------------------------
+
+  /** Enqueues an operation made by the recipe, or writes the recipe down; null is nothing. */
+  void take(@Nullable Recipe recipe) {
+    if (recipe == null) {
+      return;
+    }
+    Operation operation = recipe.make(this); // also where it is not run: it may be refused
+    HostGraph writing = capture;
+    if (writing == null) {
+      enqueue(operation);
+    } else {
+      writing.add(recipe);
+    }
+  }
+
+  @Nullable HostGraph capturing() {
+    return capture;
+  }
+
+  /** False if it is captured already. */
+  boolean capture(HostGraph graph) {
+    return CAPTURE.compareAndSet(this, null, graph);
+  }
+
+  /** What was captured; null if nothing was. */
+  @Nullable HostGraph endCapture() {
+    return (HostGraph) CAPTURE.getAndSet(this, null);
+  }
+
+  void checkNotCaptured(DriverCall call) {
+    if (capture != null) {
+      throw Status.refused(
+          DriverException.CAPTURE_UNSUPPORTED,
+          call
+              + " is not possible on stream "
+              + Status.hex(handle())
+              + " while it is being captured; end the capture first");
+    }
   }
 
   /** The event came, or waiting is over for another reason. Spurious calls do no harm. */

@@ -16,10 +16,12 @@ final class Status {
       case DriverException.INVALID_IMAGE -> "INVALID_IMAGE";
       case DriverException.INVALID_CONTEXT -> "INVALID_CONTEXT";
       case DriverException.INVALID_HANDLE -> "INVALID_HANDLE";
+      case DriverException.ILLEGAL_STATE -> "ILLEGAL_STATE";
       case DriverException.NOT_FOUND -> "NOT_FOUND";
       case DriverException.ILLEGAL_ADDRESS -> "ILLEGAL_ADDRESS";
       case DriverException.LAUNCH_FAILED -> "LAUNCH_FAILED";
       case DriverException.NOT_SUPPORTED -> "NOT_SUPPORTED";
+      case DriverException.CAPTURE_UNSUPPORTED -> "CAPTURE_UNSUPPORTED";
       default -> "STATUS_" + status;
     };
   }

@@ -35,7 +35,8 @@ class HostDriverProviderTest {
       assertThat(driver.info(2).workers()).isEqualTo(2);
       assertThat(driver.info(2).memoryBytes()).isEqualTo(5 << 20);
       assertThat(driver.capabilities())
-          .containsExactlyInAnyOrder(Capability.JAVA_KERNELS, Capability.PEER_COPY);
+          .containsExactlyInAnyOrder(
+              Capability.JAVA_KERNELS, Capability.PEER_COPY, Capability.GRAPHS);
     }
   }
 

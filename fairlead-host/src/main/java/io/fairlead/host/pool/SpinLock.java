@@ -9,7 +9,7 @@ import java.lang.invoke.VarHandle;
  * spins. A platform thread gives its processor away after {@link #SPINS_BEFORE_YIELD} looks, in
  * case the holder lost its own; a virtual thread cannot do that without being suspended.
  */
-final class SpinLock {
+public final class SpinLock {
   /** Longer than any section takes on a processor of its own. */
   private static final int SPINS_BEFORE_YIELD = 200;
 
@@ -26,8 +26,12 @@ final class SpinLock {
   @SuppressWarnings("unused") // through HELD
   private volatile boolean held;
 
+  /** Held by nobody. */
+  public SpinLock() {}
+
+  /** Spins until it is held. */
   @SuppressWarnings("ThreadPriorityCheck") // only so that a holder without a processor gets one
-  void lock() {
+  public void lock() {
     if (HELD.compareAndSet(this, false, true)) {
       return;
     }
@@ -42,7 +46,8 @@ final class SpinLock {
     }
   }
 
-  void unlock() {
+  /** Only by who holds it. */
+  public void unlock() {
     // Release: the next holder must see all that was written under the lock.
     HELD.setRelease(this, false);
   }
