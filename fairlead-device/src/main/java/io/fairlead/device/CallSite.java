@@ -11,7 +11,15 @@ final class CallSite {
 
   /** What users call, which is not where they made the resource. */
   private static final Set<String> OURS =
-      Set.of(CallSite.class.getName(), DeviceContext.class.getName(), HostBlocks.class.getName());
+      Set.of(
+          CallSite.class.getName(),
+          DeviceContext.class.getName(),
+          DeviceStream.class.getName(),
+          DeviceGraph.class.getName(),
+          GraphBuilder.class.getName(),
+          Captures.class.getName(),
+          TaskStreams.class.getName(),
+          HostBlocks.class.getName());
 
   private static final StackWalker WALKER = StackWalker.getInstance();
 

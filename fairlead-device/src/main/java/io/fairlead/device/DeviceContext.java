@@ -109,7 +109,9 @@ public final class DeviceContext implements AutoCloseable {
           DriverCall.MODULE_LOAD,
           DriverCall.MODULE_UNLOAD,
           DriverCall.KERNEL,
-          DriverCall.CONNECT);
+          DriverCall.CONNECT,
+          DriverCall.GRAPH_BUILD,
+          DriverCall.GRAPH_DESTROY);
 
   /** Calls that are made where the caller is. */
   private static final CallTable DIRECT =
@@ -147,6 +149,13 @@ public final class DeviceContext implements AutoCloseable {
           Mark.class,
           Kernel.class,
           KernelModule.class,
+          StreamDoor.class,
+          Capture.class,
+          Captures.class,
+          Holdings.class,
+          Executable.class,
+          DeviceGraph.class,
+          GraphBuilder.class,
           DeviceLostException.class,
           OutOfDeviceMemoryException.class);
 
@@ -180,6 +189,8 @@ public final class DeviceContext implements AutoCloseable {
   private final HostBlocks hostBlocks;
   private final ForeignThreads foreignThreads;
   private final Asks asks;
+  private final GraphTable graphs = new GraphTable();
+  private final Captures captures = new Captures(this);
   private final Poller poller = new Poller();
   private final ReentrantLock table = new ReentrantLock();
   private final List<KernelModule.Loaded> modules = new ArrayList<>();
@@ -507,7 +518,7 @@ public final class DeviceContext implements AutoCloseable {
   }
 
   @SuppressWarnings("NullAway") // Void has no other value
-  private static Completion<Void> allOf(List<Completion<Void>> parts) {
+  static Completion<Void> allOf(List<Completion<Void>> parts) {
     return Completion.all(parts).thenApply(_ -> null);
   }
 
@@ -656,6 +667,71 @@ public final class DeviceContext implements AutoCloseable {
     } finally {
       table.unlock();
     }
+  }
+
+  /**
+   * Captures what the body enqueues on the current task's stream, and makes a graph of it: nothing
+   * of it runs now, and all of it, as one operation, at each {@link DeviceGraph#launch}.
+   *
+   * <p>Launches, copies and fills are captured, also those of buffers, and those that foreign code
+   * enqueues on {@link DeviceStream#handle} in the body of a {@link DeviceStream#enqueue}; an
+   * {@code enqueue} answers -1 instead of a position. The task's stream is another one meanwhile,
+   * which the body is given. What children do that the body forks is not captured. Buffers and
+   * modules are held as long as the graph lives. Host memory that is copied from or to must stay
+   * the graph's as long, since each launch copies again: the segment of a {@link HostBlock} may not
+   * be closed before the graph.
+   *
+   * <p>On that stream, whatever cannot be part of a graph is refused, with what to do instead:
+   * waiting, marks, checkpoints, edges to other streams, allocations, leases, and copies through
+   * staging memory. A buffer may be closed.
+   *
+   * <p>Any task that may wait; parks for the owner. What the body throws ends the capture and comes
+   * through; there is no graph then.
+   *
+   * @param name for errors, reports and launch sites
+   * @throws DeviceException if the driver has no graphs, or something ended the capture: foreign
+   *     code that synchronised, say
+   * @throws IllegalStateException outside a task, and inside another such body
+   */
+  public DeviceGraph capture(String name, Consumer<DeviceStream> body) {
+    requireGraphs("capture");
+    return captures.capture(taskStreams, name, body);
+  }
+
+  /**
+   * Makes a graph node by node; {@link #capture} makes one of what is enqueued. Any thread; does
+   * not wait. Close the builder.
+   *
+   * @param name for errors, reports and launch sites
+   * @throws DeviceException if the driver has no graphs
+   */
+  public GraphBuilder buildGraph(String name) {
+    Objects.requireNonNull(name, "name");
+    requireGraphs("build graph " + name);
+    return new GraphBuilder(this, name);
+  }
+
+  /** Refuses where the driver has no graphs, in its own words. */
+  void requireGraphs(String operation) {
+    requireSound(operation, 0);
+    try {
+      driver.graphs();
+    } catch (DriverException e) {
+      throw translate(e, operation, 0);
+    }
+  }
+
+  GraphTable graphs() {
+    return graphs;
+  }
+
+  /**
+   * Closes the graphs that are still open, and reports them; completes when their launches have
+   * ended and all that they held is let go. For who gives memory back before the context closes.
+   * Any thread; does not wait.
+   */
+  public Completion<Void> closeGraphs() {
+    return graphs.closeAll(this);
   }
 
   /** The pool of page-locked host memory. */
@@ -1130,6 +1206,7 @@ public final class DeviceContext implements AutoCloseable {
       core.reportIfOpen();
       core.destroy();
     }
+    graphs.endAll(this);
     loadedModules().forEach(KernelModule.Loaded::unload);
     hostBlocks.close();
     try {

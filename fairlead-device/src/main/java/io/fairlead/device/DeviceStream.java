@@ -5,6 +5,8 @@ import io.fairlead.device.spi.DriverCall;
 import io.fairlead.task.Completion;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
+import java.util.concurrent.atomic.LongAdder;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A queue of work on a device: operations end in the order in which they were enqueued.
@@ -185,7 +187,9 @@ public final class DeviceStream implements AutoCloseable {
       String operation, long items, Operand[] operands, Access[] accesses, StreamOperation body) {
     long sequence =
         core.enqueue(this, DriverCall.LAUNCH, operation, items, operands, accesses, body);
-    core.counters().launches.increment();
+    if (sequence != StreamCore.NO_POSITION) {
+      core.counters().launches.increment();
+    }
     return sequence;
   }
 
@@ -203,9 +207,7 @@ public final class DeviceStream implements AutoCloseable {
             new Operand[] {target},
             WRITES,
             (stream, addresses) -> driver.copyToDevice(stream, addresses[0] + offset, source));
-    core.counters().copies.increment();
-    core.counters().bytesUp.add(source.byteSize());
-    return sequence;
+    return counted(sequence, core.counters().bytesUp, source.byteSize());
   }
 
   /**
@@ -223,9 +225,7 @@ public final class DeviceStream implements AutoCloseable {
             new Operand[] {source},
             READS,
             (stream, addresses) -> driver.copyToHost(stream, target, addresses[0] + offset));
-    core.counters().copies.increment();
-    core.counters().bytesDown.add(target.byteSize());
-    return sequence;
+    return counted(sequence, core.counters().bytesDown, target.byteSize());
   }
 
   /** Enqueues a copy between device memories. As {@link #enqueue}. */
@@ -243,8 +243,7 @@ public final class DeviceStream implements AutoCloseable {
             (stream, addresses) ->
                 driver.copyOnDevice(
                     stream, addresses[0] + targetOffset, addresses[1] + sourceOffset, bytes));
-    core.counters().copies.increment();
-    return sequence;
+    return counted(sequence, null, bytes);
   }
 
   /** Enqueues setting {@code bytes} bytes to {@code value}. As {@link #enqueue}. */
@@ -258,7 +257,17 @@ public final class DeviceStream implements AutoCloseable {
             new Operand[] {target},
             WRITES,
             (stream, addresses) -> driver.fill(stream, addresses[0] + offset, bytes, value));
-    core.counters().copies.increment();
+    return counted(sequence, null, bytes);
+  }
+
+  /** Counts a copy; not one that was captured, which nobody has made yet. */
+  private long counted(long sequence, @Nullable LongAdder bytesMoved, long bytes) {
+    if (sequence != StreamCore.NO_POSITION) {
+      core.counters().copies.increment();
+      if (bytesMoved != null) {
+        bytesMoved.add(bytes);
+      }
+    }
     return sequence;
   }
 
@@ -300,8 +309,7 @@ public final class DeviceStream implements AutoCloseable {
                     addresses[1] + sourceOffset,
                     from.nativeContext(),
                     bytes));
-    core.counters().copies.increment();
-    return sequence;
+    return counted(sequence, null, bytes);
   }
 
   /**
@@ -333,11 +341,10 @@ public final class DeviceStream implements AutoCloseable {
             WRITES,
             (stream, addresses) ->
                 driver.fillPattern(stream, addresses[0] + offset, bytes, width, pattern));
-    core.counters().copies.increment();
-    return sequence;
+    return counted(sequence, null, bytes);
   }
 
-  private static void requireRange(String operation, Operand operand, long offset, long bytes) {
+  static void requireRange(String operation, Operand operand, long offset, long bytes) {
     if (offset < 0 || bytes < 0 || offset > operand.bytes() - bytes) {
       throw new IndexOutOfBoundsException(
           operation
@@ -348,6 +355,67 @@ public final class DeviceStream implements AutoCloseable {
               + " of a buffer of "
               + operand.bytes());
     }
+  }
+
+  // --- graphs
+  // -------------------------------------------------------------------------------------
+
+  /**
+   * Captures what the body enqueues on this stream, by this task, and makes a graph of it; as
+   * {@link DeviceContext#capture}, for a stream from {@link DeviceContext#openStream}. Waiting for
+   * positions from before goes on meanwhile, and other streams know nothing of it.
+   *
+   * @throws IllegalStateException if the stream is captured already, was adopted, or is a task's
+   *     own, which others may share
+   */
+  public DeviceGraph capture(String name, Runnable body) {
+    core.context.requireGraphs("capture");
+    if (core.adopted) {
+      throw new IllegalStateException(
+          this + " was adopted and is captured by whoever made it; open a stream for a capture");
+    }
+    if (pooled) {
+      throw new IllegalStateException(
+          this
+              + " is lent to this task, and maybe to others; use context.capture(name, body), or a"
+              + " stream from openStream");
+    }
+    return captured(name, body);
+  }
+
+  /** Nobody else uses the stream meanwhile. */
+  DeviceGraph captured(String name, Runnable body) {
+    Capture capture = new Capture(Objects.requireNonNull(name, "name"));
+    core.beginCapture(capture);
+    long graph;
+    try {
+      body.run();
+    } catch (RuntimeException | Error failure) {
+      abandon(capture, failure);
+      throw failure;
+    }
+    try {
+      graph = core.endCapture();
+    } catch (RuntimeException | Error failure) {
+      capture.holdings.release();
+      throw failure;
+    }
+    return DeviceGraph.of(core.context, capture, graph);
+  }
+
+  private void abandon(Capture capture, Throwable failure) {
+    try {
+      DeviceGraph.drop(core.context, core.endCapture());
+    } catch (RuntimeException | Error second) {
+      failure.addSuppressed(second);
+    } finally {
+      capture.holdings.release();
+    }
+  }
+
+  /** Whether a task captures this stream now. Any thread; a memory read. */
+  public boolean isCaptured() {
+    return core.isCaptured();
   }
 
   // --- identity and life

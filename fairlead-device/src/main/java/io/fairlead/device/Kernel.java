@@ -115,6 +115,10 @@ public final class Kernel {
           for (int i = 0; i < bufferIndexes.length; i++) {
             arguments.setAddress(bufferIndexes[i], addresses[i]);
           }
+          Capture writing = stream.core().capture();
+          if (writing != null) {
+            writing.holdings.hold(module.loaded());
+          }
           driver.launch(streamHandle, handle, grid, arguments);
         });
   }
@@ -134,6 +138,23 @@ public final class Kernel {
         DriverCall.KERNEL,
         "resident blocks of " + name,
         () -> context.driver().residentBlocks(handle, grid));
+  }
+
+  /** Adds a launch to a graph. */
+  GraphBuilder.Node addTo(GraphBuilder graph, Grid grid, @Nullable Object[] args) {
+    module.requireOpen(operation);
+    requireCount(args.length);
+    LaunchArguments arguments = new LaunchArguments(params);
+    Operand[] operands = taken(args, arguments);
+    graph.hold(this, module);
+    for (int i = 0; i < operands.length; i++) {
+      arguments.setAddress(bufferIndexes[i], graph.hold(operands[i], accesses[i]));
+    }
+    return graph.add(
+        operands,
+        accesses,
+        (graphs, handleOfGraph, after) ->
+            graphs.addLaunch(handleOfGraph, after, handle, grid, arguments));
   }
 
   private void requireSameContext(DeviceStream stream) {

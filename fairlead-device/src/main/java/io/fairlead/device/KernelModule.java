@@ -5,6 +5,7 @@ import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.task.Retired;
 import java.lang.ref.Cleaner;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -54,6 +55,10 @@ public final class KernelModule implements AutoCloseable {
     return new Kernel(this, kernelName, handle, params.clone());
   }
 
+  Loaded loaded() {
+    return loaded;
+  }
+
   void requireOpen(String operation) {
     if (loaded.closed.get()) {
       throw new IllegalStateException(
@@ -80,6 +85,9 @@ public final class KernelModule implements AutoCloseable {
     final AtomicBoolean closed = new AtomicBoolean();
     private final AtomicBoolean unloaded = new AtomicBoolean();
 
+    /** Graphs with kernels of it: the last one gone, or the close after that, unloads it. */
+    private final AtomicInteger holds = new AtomicInteger();
+
     Loaded(DeviceContext context, String name, long handle, ModuleImage image) {
       this.context = context;
       this.name = name;
@@ -94,8 +102,28 @@ public final class KernelModule implements AutoCloseable {
       }
     }
 
+    /** Keeps it loaded for a graph. Any thread. */
+    void hold() {
+      holds.incrementAndGet();
+      if (closed.get()) {
+        letGo();
+        throw new IllegalStateException(
+            "module " + name + " was closed; keep it open while a graph is made of its kernels");
+      }
+    }
+
+    /** Any thread. */
+    void letGo() {
+      if (holds.decrementAndGet() == 0 && closed.get()) {
+        context.owner().retire(new Unload(this, null));
+      }
+    }
+
     /** Unloads it if nothing can be running it, else when that is so. Owner only. */
     private void unloadWhenIdle() {
+      if (holds.get() > 0) {
+        return; // the last one to let go comes back
+      }
       context.reached().onDone(_ -> context.owner().retire(new Unloadable(this)));
     }
 

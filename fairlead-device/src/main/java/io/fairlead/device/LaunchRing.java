@@ -20,6 +20,7 @@ final class LaunchRing {
   private final long[] items;
   private final @Nullable String[] tasks;
   private final long[] taskIds;
+  private long latest;
 
   /** A ring for at least {@code unfinishedMax} operations. */
   LaunchRing(int unfinishedMax) {
@@ -40,10 +41,15 @@ final class LaunchRing {
     items[slot] = itemCount;
     tasks[slot] = task.name();
     taskIds[slot] = task.id();
+    latest = sequence;
   }
 
-  /** Adds a line for each operation after {@code done} up to {@code last}, at most {@code max}. */
-  void describe(long stream, long done, long last, int max, List<String> lines) {
+  /**
+   * Adds a line for each operation after {@code done} that was enqueued up to {@code enqueued}, or
+   * is being enqueued: that may be the one that failed. At most {@code max}.
+   */
+  void describe(long stream, long done, long enqueued, int max, List<String> lines) {
+    long last = Math.max(enqueued, latest);
     long from = Math.max(done + 1, last - mask);
     for (long sequence = from; sequence <= last && lines.size() < max; sequence++) {
       int slot = (int) sequence & mask;

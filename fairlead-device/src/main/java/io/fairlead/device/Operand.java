@@ -29,6 +29,23 @@ public interface Operand {
   void abandoned(DeviceStream stream, Access access);
 
   /**
+   * Keeps the memory where it is, for a graph that is made with its address, and returns that
+   * address; orders nothing. Each is followed by one {@link #letGo}, and a close meanwhile takes
+   * effect at the last of them. Called as {@code acquire} is, or by a task that builds a graph.
+   *
+   * @throws IllegalStateException if the memory was closed
+   * @throws IllegalArgumentException if it is another context's
+   * @throws UnsupportedOperationException if graphs cannot use this kind of memory
+   */
+  default long hold(DeviceContext context) {
+    throw new UnsupportedOperationException(
+        "a graph cannot use this memory, which may move: " + this);
+  }
+
+  /** The graph is gone. Any thread, the device manager's too; must not throw. */
+  default void letGo() {}
+
+  /**
    * Where this memory stands in the one order in which all operations acquire: operands are
    * acquired by ascending number, and of one number those that are written first. So two operations
    * that share several operands cannot each hold one that the other waits for. Constant; views of

@@ -14,6 +14,7 @@ import java.lang.ref.Reference;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReferenceArray;
+import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
@@ -35,12 +36,12 @@ import org.jspecify.annotations.Nullable;
  *
  * <h2>Sequence numbers</h2>
  *
- * Every enqueued operation, edges included, gets the next number. {@code enqueued} is bumped after
- * the driver took the operation, so an event or a signal that is enqueued after reading n covers
- * operation n without any lock. Signals carry sequence numbers: {@code Driver.reached} is the
- * highest one known to have ended. They are lazy: one is enqueued when somebody waits for a
- * position past the last one, and every {@code signalEvery} operations for the limit of unfinished
- * ones.
+ * Every enqueued operation, edges included, gets the next number; a launch of a graph takes as many
+ * as it has operations, of which its own is the last. {@code enqueued} is bumped after the driver
+ * took the operation, so an event or a signal that is enqueued after reading n covers operation n
+ * without any lock. Signals carry sequence numbers: {@code Driver.reached} is the highest one known
+ * to have ended. They are lazy: one is enqueued when somebody waits for a position past the last
+ * one, and every {@code signalEvery} operations for the limit of unfinished ones.
  *
  * <h2>Edges</h2>
  *
@@ -50,6 +51,14 @@ import org.jspecify.annotations.Nullable;
  * too much, never too little. Edges always point back in real time, so late recording makes no
  * cycle. What must not be jumped over (an operation that itself waits for something outside the
  * device) gets {@link #checkpoint} before it.
+ *
+ * <h2>Capture</h2>
+ *
+ * While a task captures the stream, its operations are written down by the driver instead of run:
+ * they get no numbers, make no edges, and hold their operands. Before it begins, everything so far
+ * is signalled and has a checkpoint, so that whoever waits for it or has to come after it needs
+ * nothing from the stream meanwhile; the right to signal and the {@link StreamDoor} are kept until
+ * it ends, since a signal or an event would become part of the graph.
  *
  * <h2>Lock order</h2>
  *
@@ -76,6 +85,8 @@ import org.jspecify.annotations.Nullable;
  * state       | see above                | any                | CAS
  * ring        | turn                     | who finds a fault  | plain, a diagnosis
  * addresses   | turn                     | turn               | plain
+ * capture     | turn                     | any                | volatile; while it is set, signalling is
+ *             |                          |                    | its, and the door is shut
  * lostSource  | turn                     | turn               | plain: the context of another stream,
  *             |                          |                    | whose waiters are told after the turn
  * </pre>
@@ -89,6 +100,12 @@ final class StreamCore {
 
   /** Operations between two signals nobody asked for, unless the limit of unfinished is small. */
   private static final int SIGNAL_EVERY = 64;
+
+  /** In place of a sequence number: what is captured has no position. */
+  static final long NO_POSITION = -1;
+
+  /** While somebody waits inside the driver, a capture looks this often whether he is back. */
+  private static final long LOOK_NANOS = 50_000;
 
   /** In place of the address array while an operation uses it. */
   private static final long[] NONE_FREE = {};
@@ -130,6 +147,7 @@ final class StreamCore {
   private final ReentrantLock turn = new ReentrantLock();
   private final Waiters waiters = new Waiters(this);
   private final LaunchRing ring;
+  private final StreamDoor door = new StreamDoor();
   private final AtomicReferenceArray<Checkpoint> checkpoints =
       new AtomicReferenceArray<>(CHECKPOINTS);
   private final AtomicInteger nextCheckpoint = new AtomicInteger();
@@ -149,6 +167,7 @@ final class StreamCore {
   private volatile Clock clock = Clock.NONE;
   private volatile Clock deferred = Clock.NONE;
   private volatile State state = State.OPEN;
+  private volatile @Nullable Capture capture;
 
   @SuppressWarnings("unused") // through SIGNALLING
   private volatile boolean signalling;
@@ -261,6 +280,9 @@ final class StreamCore {
 
   /** Destroys the stream if its work has ended; else comes back when it has. Owner only. */
   private void release() {
+    if (capture != null) {
+      return; // its end comes back
+    }
     long last = enqueued;
     if (isDue(last)) { // also if the maker of an adopted one has destroyed it by now
       destroy();
@@ -362,6 +384,7 @@ final class StreamCore {
 
   /** The position after everything so far, with the edges that joins have left behind. */
   long position() {
+    requireNotCaptured("mark");
     if (!adopted && deferred.isEmpty()) {
       return enqueued;
     }
@@ -381,6 +404,7 @@ final class StreamCore {
   long foreignPosition() {
     beginTurn("mark");
     try {
+      requireNotCaptured("mark");
       return advance();
     } finally {
       leaveTurn();
@@ -603,7 +627,7 @@ final class StreamCore {
    * virtual thread while the context is bound.
    */
   boolean block(long sequence) {
-    if (context.isNotified(this) || Thread.currentThread().isVirtual()) {
+    if (context.isNotified(this) || Thread.currentThread().isVirtual() || !door.enterToWait()) {
       return false;
     }
     try {
@@ -618,6 +642,8 @@ final class StreamCore {
         // if it is fatal, everybody is told; else whoever waits parks, and is told in the usual way
         context.translate(e, "synchronize", id);
       }
+    } finally {
+      door.leaveAwake();
     }
     drain();
     return isDue(sequence);
@@ -635,17 +661,39 @@ final class StreamCore {
       Operand[] operands,
       Access[] accesses,
       StreamOperation body) {
+    return enqueue(self, call, operation, items, 1, operands, accesses, body);
+  }
+
+  /**
+   * As the other {@code enqueue}.
+   *
+   * @param numbers how many numbers the operation takes, of which its own is the last: as many as
+   *     the operations it stands for, so that the driver has room for them
+   */
+  long enqueue(
+      DeviceStream self,
+      DriverCall call,
+      String operation,
+      long items,
+      int numbers,
+      Operand[] operands,
+      Access[] accesses,
+      StreamOperation body) {
     // what is given back must be, also by a task that was cancelled meanwhile
     takeTurn(operation, call == DriverCall.FREE_ASYNC);
     try {
+      Capture writing = capture;
+      if (writing != null) {
+        return capture(writing, call, operation, operands, accesses, body);
+      }
       applyDeferred();
-      submit(self, call, operation, items, operands, accesses, body);
-      long sequence = advance();
+      submit(self, call, operation, items, numbers, operands, accesses, body);
+      long sequence = advance(numbers);
       for (int i = 0; i < operands.length; i++) {
         operands[i].recorded(self, sequence, accesses[i]);
       }
       counters.operations.increment();
-      keepUp(sequence);
+      keepUp(sequence, numbers);
       return sequence;
     } finally {
       leaveTurn();
@@ -659,6 +707,7 @@ final class StreamCore {
       DriverCall call,
       String operation,
       long items,
+      int numbers,
       Operand[] operands,
       Access[] accesses,
       StreamOperation body) {
@@ -672,7 +721,7 @@ final class StreamCore {
         found[next] = operands[next].acquire(self, accesses[next]);
       }
       // after the operands, whose edges have numbers of their own
-      ring.record(enqueued + 1, operation, items);
+      ring.record(enqueued + numbers, operation, items);
       run(call, operation, found, body);
       accepted = true;
     } finally {
@@ -742,17 +791,21 @@ final class StreamCore {
   }
 
   private long advance() {
-    long next = enqueued + 1; // the turn is held: nobody else writes it
+    return advance(1);
+  }
+
+  private long advance(int numbers) {
+    long next = enqueued + numbers; // the turn is held: nobody else writes it
     enqueued = next;
     return next;
   }
 
   /** What is done ahead every few operations, so that nobody has to do it when it is needed. */
-  private void keepUp(long sequence) {
+  private void keepUp(long sequence, int numbers) {
     if (sequence - signalled >= signalEvery) {
       requestSignal(sequence);
     }
-    if (sequence % CHECKPOINT_EVERY == 0) {
+    if (sequence / CHECKPOINT_EVERY > (sequence - numbers) / CHECKPOINT_EVERY) {
       checkpointAhead();
     }
   }
@@ -770,7 +823,7 @@ final class StreamCore {
   private void takeTurn(String operation, boolean uninterruptibly) {
     while (true) {
       beginTurn(operation);
-      if (turn.getHoldCount() > 1 || !isFull() || DeviceContext.mustNotPark()) {
+      if (turn.getHoldCount() > 1 || capture != null || !isFull() || DeviceContext.mustNotPark()) {
         return;
       }
       turn.unlock();
@@ -844,6 +897,10 @@ final class StreamCore {
     }
     takeTurn("wait for stream " + source.id, false);
     try {
+      Capture writing = capture;
+      if (writing != null) {
+        writing.require(this, DriverCall.STREAM_WAIT_EVENT, "wait for stream " + source.id);
+      }
       edge(source, sequence);
     } finally {
       leaveTurn();
@@ -952,6 +1009,17 @@ final class StreamCore {
    * land later than what it promises, and that is allowed.
    */
   Checkpoint checkpoint() {
+    if (!door.enter()) {
+      throw captured("checkpoint");
+    }
+    try {
+      return recordCheckpoint();
+    } finally {
+      door.leave();
+    }
+  }
+
+  private Checkpoint recordCheckpoint() {
     // both before the record: the driver had taken all that they promise when they were stored
     long sequence = enqueued;
     Clock ordered = clock;
@@ -998,6 +1066,7 @@ final class StreamCore {
     String operation = "foreign work";
     takeTurn(operation, true);
     try {
+      requireNotCaptured(operation);
       applyDeferred();
       ring.record(enqueued + 1, operation, -1);
       run(
@@ -1015,13 +1084,147 @@ final class StreamCore {
     }
   }
 
+  // --- capture
+  // ------------------------------------------------------------------------------------
+
+  boolean isCaptured() {
+    return capture != null;
+  }
+
+  /** The capture that the calling task has under way here. */
+  @Nullable Capture capture() {
+    return capture;
+  }
+
+  private void requireNotCaptured(String operation) {
+    if (capture != null) {
+      throw captured(operation);
+    }
+  }
+
+  private IllegalStateException captured(String operation) {
+    Capture writing = capture;
+    return writing == null
+        ? new IllegalStateException(operation + ": stream " + id + " is being captured")
+        : writing.refusal(
+            this,
+            operation,
+            "what is captured has no position and no end: launch the graph, and wait for that");
+  }
+
+  /** Begins a capture. Parks while others wait for this stream inside the driver. */
+  void beginCapture(Capture mine) {
+    while (!tryCapture(mine)) {
+      completion(enqueued).await();
+      LockSupport.parkNanos(LOOK_NANOS);
+    }
+  }
+
+  private boolean tryCapture(Capture mine) {
+    beginTurn("capture");
+    try {
+      requireNotCaptured("capture");
+      applyDeferred();
+      keepWhatCameBefore();
+      if (!door.close()) {
+        return false;
+      }
+      boolean begun = false;
+      seizeSignals();
+      try {
+        signalAll();
+        run(
+            DriverCall.CAPTURE,
+            "capture",
+            NONE_FREE,
+            (stream, _) -> driver.graphs().beginCapture(stream));
+        capture = mine;
+        begun = true;
+      } finally {
+        if (!begun) {
+          signalling = false;
+          door.open();
+        }
+      }
+      return true;
+    } finally {
+      leaveTurn();
+    }
+  }
+
+  /** A checkpoint for whoever has to come after what is enqueued. */
+  private void keepWhatCameBefore() {
+    if (!isReached(enqueued)) {
+      checkpointFor(enqueued);
+    }
+  }
+
+  /** Whoever has them makes one short call, and takes no turn meanwhile. */
+  private void seizeSignals() {
+    while (!SIGNALLING.compareAndSet(this, false, true)) {
+      Thread.onSpinWait();
+    }
+  }
+
+  private void signalAll() {
+    DriverException refused = signalNow();
+    if (refused != null) {
+      throw context.translateUnderTurn(refused, "signal", id);
+    }
+  }
+
+  /** One operation, to be written down. Turn held. */
+  private long capture(
+      Capture writing,
+      DriverCall call,
+      String operation,
+      Operand[] operands,
+      Access[] accesses,
+      StreamOperation body) {
+    writing.require(this, call, operation);
+    long[] found = borrowAddresses(operands.length);
+    try {
+      for (int i = 0; i < operands.length; i++) {
+        found[i] = writing.holdings.hold(context, operands[i], accesses[i]);
+      }
+      writing.holdings.keep(body); // and with it the host memory that it copies from or to
+      run(call, operation, found, body);
+      writing.operations++;
+    } finally {
+      addresses = found;
+    }
+    return NO_POSITION;
+  }
+
+  /** Ends the capture, whatever has become of the stream; gives the driver's graph. */
+  long endCapture() {
+    turn.lock();
+    try {
+      long[] graph = new long[1];
+      run(
+          DriverCall.CAPTURE,
+          "end the capture",
+          NONE_FREE,
+          (stream, _) -> graph[0] = driver.graphs().endCapture(stream));
+      return graph[0];
+    } finally {
+      capture = null;
+      door.open();
+      signalling = false;
+      if (state != State.OPEN) {
+        context.owner().retire(new Release(this, null));
+      }
+      leaveTurn();
+      requestSignal(wanted); // what was wished for meanwhile
+    }
+  }
+
   // --- faults
   // -------------------------------------------------------------------------------------
 
   /** Adds what is enqueued and not known to have ended. Any thread; never blocks. */
   void describeInFlight(int max, List<String> lines) {
-    // one more than enqueued: the operation that is being enqueued now may be the one that failed
-    ring.describe(id, done, enqueued + 1, max, lines);
+    ring.describe(id, done, enqueued, max, lines);
   }
 
   private <T> T driverCall(DriverCall call, String operation, Supplier<T> body) {

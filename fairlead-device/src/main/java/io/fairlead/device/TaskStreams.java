@@ -3,6 +3,7 @@ package io.fairlead.device;
 import io.fairlead.task.Task;
 import io.fairlead.task.TaskAttachment;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -34,8 +35,33 @@ final class TaskStreams extends TaskAttachment<TaskStreams.Lease> {
     if (lease == null) {
       throw new AssertionError("initial() makes a lease for every task");
     }
+    DeviceStream instead = lease.instead;
+    if (instead != null) {
+      return instead;
+    }
     DeviceStream stream = lease.stream;
     return stream != null ? stream : lease.take(context, task);
+  }
+
+  /**
+   * Runs the body with another stream as the current task's, for a capture. What is forked or
+   * joined meanwhile is ordered by the task's own.
+   */
+  <T> T instead(DeviceStream other, Supplier<T> body) {
+    Lease lease = Task.current().get(this);
+    if (lease == null) {
+      throw new AssertionError("initial() makes a lease for every task");
+    }
+    if (lease.instead != null) {
+      throw new IllegalStateException(
+          "this task is capturing already; capture one graph after the other");
+    }
+    lease.instead = other;
+    try {
+      return body.get();
+    } finally {
+      lease.instead = null;
+    }
   }
 
   @Override
@@ -78,6 +104,7 @@ final class TaskStreams extends TaskAttachment<TaskStreams.Lease> {
    * field   | writer                          | reader          | mode, guard
    * stream  | the task, once; ROOT under pool | the task; ROOT: | volatile
    * since   | with stream                     | any             | plain, before stream
+   * instead | the task                        | the task        | plain; never ROOT's
    * pending | the task; ROOT: any             | same            | atomic; what no stream knows yet
    * </pre>
    */
@@ -85,6 +112,7 @@ final class TaskStreams extends TaskAttachment<TaskStreams.Lease> {
     private final AtomicReference<Clock> pending;
     private volatile @Nullable DeviceStream stream;
     private long since;
+    private @Nullable DeviceStream instead;
 
     Lease(Clock before) {
       pending = new AtomicReference<>(before);

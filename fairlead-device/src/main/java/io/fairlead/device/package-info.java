@@ -9,10 +9,10 @@
  * position in it) and {@link io.fairlead.device.Operand} (what the work is done on). A kernel comes
  * from a {@link io.fairlead.device.ModuleSource}, which is made of {@link
  * io.fairlead.device.spi.ModuleImage images}, and runs over a {@link io.fairlead.device.spi.Grid}:
- * those two are the only types of the driver interface that users of devices need. How order is
- * kept is told in {@code StreamCore}, how waiters are woken in {@code Waiters}, whom the driver is
- * asked about in {@code Asks}, how foreign code that knows no streams gets into the order in {@code
- * ForeignThreads}.
+ * those two are the only types of the driver interface that users of devices need. Many operations
+ * become one in a {@link io.fairlead.device.DeviceGraph}. How order is kept is told in {@code
+ * StreamCore}, how waiters are woken in {@code Waiters}, whom the driver is asked about in {@code
+ * Asks}, how foreign code that knows no streams gets into the order in {@code ForeignThreads}.
  */
 @NullMarked
 package io.fairlead.device;

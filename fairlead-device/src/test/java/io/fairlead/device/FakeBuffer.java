@@ -1,14 +1,14 @@
 package io.fairlead.device;
 
-import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Consumer;
 
 /** An operand that writes down what happens to it. */
 final class FakeBuffer implements Operand {
   private final long address;
   private final long bytes;
-  private final List<String> story = new ArrayList<>();
+  private final List<String> story = new CopyOnWriteArrayList<>();
   private Consumer<DeviceStream> onAcquire = stream -> {};
 
   FakeBuffer(long address, long bytes) {
@@ -34,6 +34,17 @@ final class FakeBuffer implements Operand {
   @Override
   public long order() {
     return address;
+  }
+
+  @Override
+  public long hold(DeviceContext context) {
+    story.add("hold");
+    return address;
+  }
+
+  @Override
+  public void letGo() {
+    story.add("let go");
   }
 
   @Override

@@ -5,6 +5,7 @@ import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.Graphs;
 import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.KernelArguments;
 import io.fairlead.device.spi.MemoryInfo;
@@ -15,6 +16,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -56,6 +58,10 @@ final class FakeDriver implements Driver {
   private final Set<Long> contexts = new HashSet<>();
   private final List<String> calls = new ArrayList<>();
   private final List<String> ended = new ArrayList<>();
+  private final Map<Long, List<String>> graphs = new HashMap<>();
+  private final Map<Long, List<String>> executables = new HashMap<>();
+  private final Graphs graphCalls = new FakeGraphs();
+  private boolean withoutGraphs;
   private final Set<MemorySegment> pinned = new HashSet<>();
   private boolean recording = true;
   private boolean automatic = true;
@@ -112,6 +118,11 @@ final class FakeDriver implements Driver {
     return locked(() -> List.copyOf(questions));
   }
 
+  FakeDriver withoutGraphs() {
+    withoutGraphs = true;
+    return this;
+  }
+
   /** Foreign code of device 0 has a default stream: {@link #foreignWork} with this handle. */
   long withDefaultStream() {
     return locked(
@@ -149,6 +160,9 @@ final class FakeDriver implements Driver {
     volatile long found;
     long signalled;
     int released;
+
+    /** What is captured, or null. */
+    @Nullable List<String> captured;
 
     Stream(long handle, long context, @Nullable StreamListener listener) {
       this.handle = handle;
@@ -263,6 +277,10 @@ final class FakeDriver implements Driver {
 
   int openEvents() {
     return locked(events::size);
+  }
+
+  int openGraphs() {
+    return locked(() -> graphs.size() + executables.size());
   }
 
   int openModules() {
@@ -424,6 +442,13 @@ final class FakeDriver implements Driver {
         () -> {
           Stream stream = stream(handle);
           begin(call, stream.context, name);
+          if (stream.captured != null) {
+            if (call == DriverCall.ALLOC_ASYNC || call == DriverCall.FREE_ASYNC) {
+              refuseCaptured(stream, name);
+            }
+            stream.captured.add(name);
+            return null;
+          }
           return enqueue(stream, new Op(name, null, 0));
         });
   }
@@ -463,6 +488,9 @@ final class FakeDriver implements Driver {
     }
     if (defaultStream != null) {
       all.add(Capability.DEFAULT_STREAM);
+    }
+    if (!withoutGraphs) {
+      all.add(Capability.GRAPHS);
     }
     return all;
   }
@@ -548,6 +576,7 @@ final class FakeDriver implements Driver {
         () -> {
           Stream stream = stream(handle);
           begin(DriverCall.SIGNAL, stream.context, "signal " + value);
+          refuseCaptured(stream, "signal");
           if (value < stream.signalled) {
             throw new AssertionError("signal " + value + " after " + stream.signalled);
           }
@@ -595,6 +624,7 @@ final class FakeDriver implements Driver {
     locked(
         () -> {
           begin(DriverCall.STREAM_SYNCHRONIZE, stream(handle).context, "streamSynchronize");
+          refuseCaptured(stream(handle), "streamSynchronize");
           return null;
         });
     while (fault == null && locked(() -> !stream(handle).queue.isEmpty())) {
@@ -637,6 +667,7 @@ final class FakeDriver implements Driver {
         () -> {
           Stream stream = stream(streamHandle);
           begin(DriverCall.EVENT_RECORD, stream.context, "eventRecord");
+          refuseCaptured(stream, "eventRecord");
           Op op = new Op("", null, 0);
           event(handle).recorded = op;
           return enqueue(stream, op);
@@ -649,6 +680,7 @@ final class FakeDriver implements Driver {
         () -> {
           Stream stream = stream(streamHandle);
           begin(DriverCall.STREAM_WAIT_EVENT, stream.context, "streamWaitEvent");
+          refuseCaptured(stream, "streamWaitEvent");
           return enqueue(stream, after(event(handle)));
         });
   }
@@ -795,6 +827,138 @@ final class FakeDriver implements Driver {
           .append(arguments.bytes(i));
     }
     operation(DriverCall.LAUNCH, stream, text.append(')').toString());
+  }
+
+  /** A call that the device layer must not make; it is written down, also where records are not. */
+  private void refuseCaptured(Stream stream, String call) {
+    if (stream.captured != null) {
+      calls.add("forbidden: " + call);
+      throw graphRefusal(DriverException.CAPTURE_UNSUPPORTED, call);
+    }
+  }
+
+  private static DriverException graphRefusal(int status, String what) {
+    return new DriverException(status, "CAPTURE", false, what, null);
+  }
+
+  @Override
+  public Graphs graphs() {
+    return withoutGraphs ? Driver.super.graphs() : graphCalls;
+  }
+
+  /** Graphs as lists of names; a launch is one operation with all of them. */
+  private final class FakeGraphs implements Graphs {
+    @Override
+    public void beginCapture(long handle) {
+      locked(
+          () -> {
+            Stream stream = stream(handle);
+            begin(DriverCall.CAPTURE, stream.context, "beginCapture");
+            stream.captured = new ArrayList<>();
+            return null;
+          });
+    }
+
+    @Override
+    public long endCapture(long handle) {
+      return locked(
+          () -> {
+            Stream stream = stream(handle);
+            List<String> names = stream.captured;
+            stream.captured = null;
+            begin(DriverCall.CAPTURE, stream.context, "endCapture");
+            if (names == null) {
+              throw graphRefusal(DriverException.ILLEGAL_STATE, "not captured");
+            }
+            graphs.put(nextHandle, names);
+            return nextHandle++;
+          });
+    }
+
+    @Override
+    public long create(long context) {
+      return locked(
+          () -> {
+            begin(DriverCall.GRAPH_BUILD, context, "createGraph");
+            graphs.put(nextHandle, new ArrayList<>());
+            return nextHandle++;
+          });
+    }
+
+    private int add(long graph, int[] after, String name) {
+      return locked(
+          () -> {
+            begin(DriverCall.GRAPH_BUILD, contexts.iterator().next(), "addNode");
+            List<String> names = graphs.get(graph);
+            names.add(name + (after.length == 0 ? "" : " after " + Arrays.toString(after)));
+            return names.size() - 1;
+          });
+    }
+
+    @Override
+    public int addLaunch(
+        long graph, int[] after, long kernel, Grid grid, KernelArguments arguments) {
+      return add(graph, after, locked(() -> kernels.get(kernel)));
+    }
+
+    @Override
+    public int addCopyToDevice(long graph, int[] after, long target, MemorySegment source) {
+      return add(graph, after, "copyToDevice " + target);
+    }
+
+    @Override
+    public int addCopyToHost(long graph, int[] after, MemorySegment target, long source) {
+      return add(graph, after, "copyToHost " + source);
+    }
+
+    @Override
+    public int addCopyOnDevice(long graph, int[] after, long target, long source, long bytes) {
+      return add(graph, after, "copyOnDevice " + target + " " + source);
+    }
+
+    @Override
+    public int addFill(long graph, int[] after, long target, long bytes, byte value) {
+      return add(graph, after, "fill " + target);
+    }
+
+    @Override
+    public int addEmpty(long graph, int[] after) {
+      return add(graph, after, "empty");
+    }
+
+    @Override
+    public long instantiate(long graph) {
+      return locked(
+          () -> {
+            begin(DriverCall.GRAPH_BUILD, contexts.iterator().next(), "instantiate");
+            executables.put(nextHandle, List.copyOf(graphs.get(graph)));
+            return nextHandle++;
+          });
+    }
+
+    @Override
+    public void launch(long stream, long executable) {
+      operation(
+          DriverCall.GRAPH_LAUNCH, stream, locked(() -> executables.get(executable)).toString());
+    }
+
+    @Override
+    public void destroyGraph(long graph) {
+      locked(
+          () -> {
+            begin(DriverCall.GRAPH_DESTROY, contexts.iterator().next(), "destroyGraph");
+            return graphs.remove(graph);
+          });
+    }
+
+    @Override
+    public void destroyExecutable(long executable) {
+      locked(
+          () -> {
+            begin(DriverCall.GRAPH_DESTROY, contexts.iterator().next(), "destroyExecutable");
+            return executables.remove(executable);
+          });
+    }
   }
 
   @Override

@@ -3,7 +3,9 @@ package io.fairlead.memory;
 import io.fairlead.device.Access;
 import io.fairlead.device.DeviceContext;
 import io.fairlead.device.DeviceException;
+import io.fairlead.device.DeviceGraph;
 import io.fairlead.device.DeviceStream;
+import io.fairlead.device.GraphBuilder;
 import io.fairlead.device.KernelModule;
 import io.fairlead.device.ModuleSource;
 import io.fairlead.device.Operand;
@@ -31,6 +33,7 @@ import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -130,6 +133,16 @@ public final class Device implements AutoCloseable {
   /** Loads code; waits for the driver. See {@link DeviceContext#load}. */
   public KernelModule load(ModuleSource source) {
     return context.load(source);
+  }
+
+  /** Captures what the body enqueues, for a graph. See {@link DeviceContext#capture}. */
+  public DeviceGraph capture(String name, Consumer<DeviceStream> body) {
+    return context.capture(name, body);
+  }
+
+  /** Makes a graph node by node. See {@link DeviceContext#buildGraph}. */
+  public GraphBuilder buildGraph(String name) {
+    return context.buildGraph(name);
   }
 
   // --- memory -------------------------------------------------------------------------------
@@ -500,6 +513,17 @@ public final class Device implements AutoCloseable {
     }
   }
 
+  /**
+   * As {@link #free}, at once on the owner: the device may close as soon as its graphs are gone.
+   */
+  void freeHeld(Storage storage) {
+    if (context.owner().isOwnerThread()) {
+      freeNow(storage);
+    } else {
+      free(storage);
+    }
+  }
+
   private void freeNow(Storage storage) {
     Adoption adoption = storage.adoption;
     if (adoption != null) {
@@ -532,7 +556,9 @@ public final class Device implements AutoCloseable {
 
   private void end(Storage storage, Charge charge) {
     try {
-      enqueueFree(storage, charge);
+      if (!enqueueFree(storage, charge)) {
+        return;
+      }
     } catch (DeviceException failure) {
       if (!context.isLost()) {
         throw failure;
@@ -543,7 +569,8 @@ public final class Device implements AutoCloseable {
     storage.freed();
   }
 
-  private void enqueueFree(Storage storage, Charge charge) {
+  /** False if it was left to the owner. */
+  private boolean enqueueFree(Storage storage, Charge charge) {
     DeviceStream newest = storage.newest();
     DeviceStream stream = newest == null ? context.stream() : newest;
     long sequence;
@@ -551,8 +578,12 @@ public final class Device implements AutoCloseable {
       // The stream of the newest use has the fewest others to wait for.
       sequence = enqueueFree(storage, stream);
     } catch (IllegalStateException closed) {
-      // A user's own stream, closed since; its work counts like any other's.
+      // A user's own stream, closed since or being captured; its work counts like any other's.
       stream = context.stream();
+      if (stream.isCaptured()) {
+        context.owner().retire(new ToFree(() -> end(storage, charge)));
+        return false;
+      }
       sequence = enqueueFree(storage, stream);
     }
     if (Mutant.on("memory.release.early")) {
@@ -560,6 +591,7 @@ public final class Device implements AutoCloseable {
     } else {
       reclaimer.add(stream, sequence, charge);
     }
+    return true;
   }
 
   private long enqueueFree(Storage storage, DeviceStream stream) {
@@ -585,6 +617,7 @@ public final class Device implements AutoCloseable {
     budget.refuseWaiting(closedNow());
     List<Leak> leaks = new ArrayList<>();
     try {
+      closeGraphs();
       for (Storage storage : List.copyOf(live)) {
         if (closeForgotten(storage)) {
           leaks.add(leak(storage));
@@ -597,6 +630,22 @@ public final class Device implements AutoCloseable {
     } finally {
       accounts.forget();
       context.close();
+    }
+  }
+
+  /** So that what graphs hold can be freed; a graph that does not end keeps it until the end. */
+  private void closeGraphs() {
+    CountDownLatch gone = new CountDownLatch(1);
+    context.closeGraphs().onDone(_ -> gone.countDown());
+    boolean interrupted = Thread.interrupted();
+    try {
+      // if it is too short, the context says which work has not ended
+      boolean _ = gone.await(context.config().closeNanos(), TimeUnit.NANOSECONDS);
+    } catch (InterruptedException e) {
+      interrupted = true;
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
     }
   }
 

@@ -1,6 +1,7 @@
 package io.fairlead.memory;
 
 import io.fairlead.device.Access;
+import io.fairlead.device.DeviceContext;
 import io.fairlead.device.DeviceStream;
 import io.fairlead.device.HostBlock;
 import io.fairlead.device.Mark;
@@ -323,6 +324,13 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
   public Lease lease(DeviceStream stream, Access access) {
     Objects.requireNonNull(stream, "stream");
     requireOpen();
+    if (stream.isCaptured()) {
+      throw new IllegalStateException(
+          "lease: "
+              + stream
+              + " is being captured, and a lease ends before the graph does; let foreign code enqueue"
+              + " in the body of stream.enqueue(operation, operands, accesses, body)");
+    }
     storage.lend(stream, access);
     try {
       long[] address = new long[1];
@@ -377,6 +385,33 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
   @Override
   public void abandoned(DeviceStream stream, Access access) {
     storage.abandoned(stream, access);
+  }
+
+  /** For graphs: keeps the memory, also if it is closed, and gives its address. */
+  @Override
+  public long hold(DeviceContext context) {
+    requireOpen();
+    requireContext(context);
+    storage.hold();
+    return storage.address + offset;
+  }
+
+  /** For graphs. */
+  @Override
+  public void letGo() {
+    if (storage.letGo()) {
+      device.freeHeld(storage);
+    }
+  }
+
+  private void requireContext(DeviceContext context) {
+    if (context != device.context()) {
+      throw new IllegalArgumentException(
+          this
+              + " is used on device "
+              + context.ordinal()
+              + "; use its own device, or copyFrom to bring the data over");
+    }
   }
 
   /** For {@link DeviceStream}: views of one storage share it. */

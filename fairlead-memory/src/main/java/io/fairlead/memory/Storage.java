@@ -17,9 +17,12 @@ import org.jspecify.annotations.Nullable;
  * One physical range of device memory, and the ledger of who used it. Views share it.
  *
  * <pre>
- * OPEN --close--> CLOSED --last lease ends--> FREEING --free enqueued--> FREED
- *         \------------ no lease is open --------^
+ * OPEN --close--> CLOSED --last lease or hold ends--> FREEING --free enqueued--> FREED
+ *         \------------ there is none ---------------^
  * </pre>
+ *
+ * A hold keeps the memory for a graph that was made with its address; unlike a lease it keeps
+ * nobody from using it.
  *
  * <h2>The ledger</h2>
  *
@@ -73,6 +76,7 @@ final class Storage {
   private volatile State state = State.OPEN;
   private volatile String closedAt = Sites.UNKNOWN;
   private final List<Lent> leases = new ArrayList<>(0);
+  private int holds;
   private long generation;
 
   // The ledger.
@@ -370,6 +374,32 @@ final class Storage {
     }
   }
 
+  /** A graph keeps it from now on, until {@link #letGo}. */
+  void hold() {
+    lock.lock();
+    try {
+      requireState(State.OPEN);
+      holds++;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /**
+   * Ends a hold.
+   *
+   * @return whether the storage was closed meanwhile, so that the caller has to free it now
+   */
+  boolean letGo() {
+    lock.lock();
+    try {
+      holds--;
+      return startFreeing();
+    } finally {
+      lock.unlock();
+    }
+  }
+
   private void requireNotLent(DeviceStream stream, Access access) {
     for (Lent lent : leases) {
       boolean conflict = access != Access.READ || lent.access != Access.READ;
@@ -393,7 +423,7 @@ final class Storage {
    * Closes it to all further use.
    *
    * @return whether the caller has to free it now; false if it was closed before, or if a lease is
-   *     open, whose end then frees it
+   *     open or a graph holds it, whose end then frees it
    */
   boolean close(String site) {
     lock.lock();
@@ -410,7 +440,7 @@ final class Storage {
   }
 
   private boolean startFreeing() {
-    if (state != State.CLOSED || !leases.isEmpty()) {
+    if (state != State.CLOSED || !leases.isEmpty() || holds > 0) {
       return false;
     }
     state = State.FREEING;

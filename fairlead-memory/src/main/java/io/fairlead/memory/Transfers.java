@@ -41,11 +41,25 @@ final class Transfers {
     this.chunkBytes = chunkBytes;
   }
 
+  /** The task's stream. What it stages in pinned memory is copied once, and never by a graph. */
+  private DeviceStream uncaptured(String operation) {
+    DeviceStream stream = context.stream();
+    if (stream.isCaptured()) {
+      throw new IllegalStateException(
+          operation
+              + ": "
+              + stream
+              + " is being captured, and staging memory goes back after one copy; do it before the"
+              + " capture, or capture stream.copyToDevice and copyToHost of memory of your own");
+    }
+    return stream;
+  }
+
   // --- up -----------------------------------------------------------------------------------
 
   /** Returns where the stream is once the last byte has arrived. */
   Mark upload(DeviceBuffer target, long offset, MemorySegment source) {
-    DeviceStream stream = context.stream();
+    DeviceStream stream = uncaptured("upload");
     long size = source.byteSize();
     Mark last = stream.mark();
     for (long done = 0; done < size; ) {
@@ -84,7 +98,7 @@ final class Transfers {
     if (bytes == 0) {
       return Completion.completed(null);
     }
-    DeviceStream stream = context.stream();
+    DeviceStream stream = uncaptured("upload");
     return reached(block, new Mark(stream, stream.copyToDevice(target, 0, source)));
   }
 
@@ -99,7 +113,7 @@ final class Transfers {
   <R extends @Nullable Object> Completion<R> download(
       DeviceBuffer source, Function<MemorySegment, R> reader) {
     if (source.bytes() <= chunkBytes) {
-      return fetch(context.stream(), source, 0, source.bytes()).whenReached(reader);
+      return fetch(uncaptured("download"), source, 0, source.bytes()).whenReached(reader);
     }
     // One segment for the reader, collected with it: closing shared memory stops all threads.
     MemorySegment whole = Arena.ofAuto().allocate(source.bytes());
@@ -127,7 +141,7 @@ final class Transfers {
   }
 
   private Fetched fetchAllButLast(DeviceBuffer source, MemorySegment target) {
-    DeviceStream stream = context.stream();
+    DeviceStream stream = uncaptured("download");
     long size = source.bytes();
     long done = 0;
     for (; size - done > chunkBytes; done += chunkBytes) {
@@ -154,7 +168,7 @@ final class Transfers {
     if (source.bytes() == 0) {
       return Completion.completed(null);
     }
-    DeviceStream stream = context.stream();
+    DeviceStream stream = uncaptured("download");
     return reached(block, new Mark(stream, stream.copyToHost(target, source, 0)));
   }
 
@@ -178,9 +192,9 @@ final class Transfers {
   /** The host carries the order with the bytes: the block is read once the source is through. */
   private void copyAcross(
       DeviceBuffer target, long offset, DeviceBuffer source, long sourceOffset, long bytes) {
-    DeviceStream down = source.device().stream();
     Transfers other = source.device().transfers();
-    DeviceStream up = context.stream();
+    DeviceStream down = other.uncaptured("copy across");
+    DeviceStream up = uncaptured("copy across");
     for (long done = 0; done < bytes; ) {
       long chunk = Math.min(other.chunkBytes, bytes - done);
       Fetched fetched = other.fetch(down, source, sourceOffset + done, chunk);

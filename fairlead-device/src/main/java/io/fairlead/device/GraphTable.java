@@ -1,0 +1,68 @@
+package io.fairlead.device;
+
+import io.fairlead.task.Completion;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * The graphs of one context that are not gone.
+ *
+ * <pre>
+ * field | writer                 | reader | mode, guard
+ * open  | who makes one, owner   | any    | lock, a leaf
+ * </pre>
+ */
+final class GraphTable {
+  private final ReentrantLock lock = new ReentrantLock();
+  private final List<Executable> open = new ArrayList<>();
+
+  void remember(Executable executable) {
+    lock.lock();
+    try {
+      open.add(executable);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  void forget(Executable executable) {
+    lock.lock();
+    try {
+      open.remove(executable);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  List<Executable> all() {
+    lock.lock();
+    try {
+      return List.copyOf(open);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Closes all, and reports those that were open. Completes when all are gone. */
+  Completion<Void> closeAll(DeviceContext context) {
+    List<Completion<Void>> ends = new ArrayList<>();
+    for (Executable executable : all()) {
+      if (executable.close()) {
+        context.reportLeak("graph " + executable.name, executable.madeAt);
+      }
+      ends.add(executable.ended());
+    }
+    return DeviceContext.allOf(ends);
+  }
+
+  /** The context ends, and its work has. Owner only. */
+  void endAll(DeviceContext context) {
+    for (Executable executable : all()) {
+      if (executable.shut()) {
+        context.reportLeak("graph " + executable.name, executable.madeAt);
+      }
+      executable.end();
+    }
+  }
+}
