@@ -153,7 +153,7 @@ public final class DeviceStream implements AutoCloseable {
    * @param call which driver call the body makes
    * @param operation for errors, reports and launch sites: {@code copy to device}
    * @param accesses what the operation does with each operand
-   * @return the sequence number of the operation
+   * @return the sequence number of the operation; -1 for one that was captured, which has none
    * @throws DeviceException if the driver refuses
    * @throws DeviceLostException if the context is lost
    * @throws IllegalStateException if the stream or an operand was closed
