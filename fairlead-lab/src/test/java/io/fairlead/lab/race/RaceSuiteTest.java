@@ -23,8 +23,8 @@ import org.openjdk.jcstress.infra.runners.TestList;
  * went.
  *
  * <p>Shortly by default: one fork, two iterations of 200 ms, one JVM configuration; finding the
- * CPUs and JVM options costs jcstress about 15 s before. With {@code -Dfairlead.races.long=true} in
- * all combinations of compilers and options that jcstress knows.
+ * CPUs and JVM options costs jcstress about 15 s before. With {@code -Dfairlead.races.long=true}
+ * with each compiler and all options that jcstress knows, half a minute a test.
  */
 class RaceSuiteTest {
   private static final String CANARY = LostUpdateRaceTest.class.getName();
@@ -104,11 +104,12 @@ class RaceSuiteTest {
   }
 
   /**
-   * One fork in each of jcstress's configurations; more forks and longer iterations would take
-   * hours for all tests together on two cores.
+   * One fork in each of jcstress's configurations of the JVM. Both actors are compiled alike: each
+   * with each compiler beside the other would be nine times as many, hours for all tests together
+   * on two cores.
    */
   private static List<String> atLength() {
-    return List.of("-m", "default", "-fsm", "1", "-time", "300");
+    return List.of("-m", "default", "-sc", "false", "-fsm", "1", "-time", "500");
   }
 
   /** In one fork and one configuration. */
