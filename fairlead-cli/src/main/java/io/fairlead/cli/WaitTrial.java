@@ -19,8 +19,13 @@ import java.util.concurrent.TimeUnit;
  * @param core of a core, 0 to 1
  */
 record WaitTrial(String driver, WaitMode mode, double core) {
-  /** Small enough for any device. */
-  private static final long BYTES = 16L << 20;
+  /**
+   * What is filled: small enough for any device, and of a large one a hundredth, which takes
+   * longer.
+   */
+  private static final long BYTES_MIN = 16L << 20;
+
+  private static final long BYTES_MAX = 1L << 30;
 
   /** Long beside the first microseconds, in which every mode looks again and again. */
   private static final long LONG_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
@@ -33,15 +38,18 @@ record WaitTrial(String driver, WaitMode mode, double core) {
 
   /** On the first device of that driver. Blocks for as long as that takes to open. */
   static List<WaitTrial> on(String driver) {
-    try (Fairlead fairlead = Fairlead.open(FairleadConfig.fromSystem().withDevice(driver));
-        DeviceBuffer buffer = fairlead.device().allocate(BYTES)) {
-      DeviceStream stream = fairlead.device().context().stream();
-      int fills = fills(stream, buffer);
-      List<WaitTrial> trials = new ArrayList<>();
-      for (WaitMode mode : WaitMode.values()) {
-        trials.add(new WaitTrial(driver, mode, core(stream, buffer, fills, mode)));
+    try (Fairlead fairlead = Fairlead.open(FairleadConfig.fromSystem().withDevice(driver))) {
+      long memory = fairlead.device().context().info().memoryBytes();
+      try (DeviceBuffer buffer =
+          fairlead.device().allocate(Math.clamp(memory / 100, BYTES_MIN, BYTES_MAX))) {
+        DeviceStream stream = fairlead.device().context().stream();
+        int fills = fills(stream, buffer);
+        List<WaitTrial> trials = new ArrayList<>();
+        for (WaitMode mode : WaitMode.values()) {
+          trials.add(new WaitTrial(driver, mode, core(stream, buffer, fills, mode)));
+        }
+        return trials;
       }
-      return trials;
     }
   }
 
