@@ -129,6 +129,14 @@ public final class DeviceStream implements AutoCloseable {
   }
 
   /**
+   * Whether what is enqueued here next comes after the position anyway, so that {@link #after}
+   * would make no edge. Any thread; a memory read. A true stays true.
+   */
+  public boolean comesAfter(Mark mark) {
+    return core.comesAfter(mark.stream().core, mark.sequence());
+  }
+
+  /**
    * Records a position for later edges now. Call it just before enqueueing something that itself
    * waits for the outside (a collective, a host function, a persistent kernel): an edge to earlier
    * work then does not include it. Any thread; does not wait.

@@ -930,6 +930,11 @@ final class StreamCore {
     return source == this || source.isReached(sequence) || clock.covers(source, sequence);
   }
 
+  /** Also what the next operation will be ordered after before it is enqueued. */
+  boolean comesAfter(StreamCore source, long sequence) {
+    return isOrderedAfter(source, sequence) || deferred.covers(source, sequence);
+  }
+
   private void applyDeferred() {
     for (Clock positions = deferred; !positions.isEmpty(); positions = deferred) {
       for (int i = 0; i < positions.size(); i++) {

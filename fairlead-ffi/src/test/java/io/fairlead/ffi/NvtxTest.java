@@ -15,6 +15,7 @@ import io.fairlead.device.spi.Grid;
 import io.fairlead.memory.Device;
 import io.fairlead.memory.DeviceBuffer;
 import io.fairlead.memory.MemoryConfig;
+import io.fairlead.memory.MemoryPool;
 import io.fairlead.task.ForkOptions;
 import io.fairlead.task.TaskConfig;
 import io.fairlead.task.TaskRuntime;
@@ -86,7 +87,7 @@ class NvtxTest {
             Device.open(
                 tasks,
                 DeviceContext.open(tasks, driver, 0, DeviceConfig.defaults()),
-                MemoryConfig.defaults())) {
+                MemoryConfig.defaults().withPool(MemoryPool.DRIVER))) {
       assertThat(driver.isProfiled()).isTrue();
       Kernel number =
           device

@@ -68,6 +68,36 @@ final class Budget {
     return enter(new Request(account, bytes, false));
   }
 
+  /** As {@link #charge}, if it is granted at once; else null, and nothing is left of it. */
+  @Nullable Charge tryCharge(Account account, long bytes) {
+    lock.lock();
+    try {
+      return mayPass(account) ? grantCharge(account, bytes) : null;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /**
+   * Gives the bytes of a buffer that was {@link #closing} to the next one, without the device
+   * having reached that. Null, and nothing has changed, if others wait for memory, or the bytes
+   * belong to a reservation that is not the account's.
+   */
+  @Nullable Charge renew(Account account, Charge old) {
+    lock.lock();
+    try {
+      Room owner = openRoom(old.room);
+      if (waiting > 0 || (owner != null && owner != account.openRoom())) {
+        return null;
+      }
+      giveBackBytes(old);
+      Charge renewed = grantCharge(account, old.bytes);
+      return Objects.requireNonNull(renewed, "what was given back is there");
+    } finally {
+      lock.unlock();
+    }
+  }
+
   /**
    * Asks for a reservation. As {@link #charge}.
    *
@@ -86,8 +116,7 @@ final class Budget {
     try {
       boolean goesOn = request.account.continues(request.reserves);
       request.continues = goesOn;
-      boolean first = continuing.isEmpty() && fresh.isEmpty();
-      if ((goesOn || first) && grant(request)) {
+      if ((goesOn || waiting == 0) && grant(request)) {
         return request;
       }
       source = Completion.source();
@@ -171,20 +200,28 @@ final class Budget {
   }
 
   private boolean grantCharge(Request request) {
-    Room room = roomWith(request.account.openRoom(), request.bytes);
-    if (room == null && !fits(request.bytes)) {
-      return false;
+    request.charge = grantCharge(request.account, request.bytes);
+    return request.charge != null;
+  }
+
+  private @Nullable Charge grantCharge(Account account, long bytes) {
+    Room room = roomWith(account.openRoom(), bytes);
+    if (room == null && !fits(bytes)) {
+      return null;
     }
     if (room != null) {
-      room.used += request.bytes;
-      reserved -= request.bytes;
+      room.used += bytes;
+      reserved -= bytes;
     }
-    inUse += request.bytes;
+    inUse += bytes;
     peak = Math.max(peak, inUse);
     allocations++;
-    request.account.held += request.bytes;
-    request.charge = new Charge(request.bytes, room, request.account);
-    return true;
+    account.held += bytes;
+    return new Charge(bytes, room, account);
+  }
+
+  private boolean mayPass(Account account) {
+    return waiting == 0 || account.continues(false);
   }
 
   private boolean grantRoom(Request request) {
@@ -225,14 +262,24 @@ final class Budget {
 
   // --- giving back --------------------------------------------------------------------------
 
-  /** The buffer was closed: nobody has to act any more for its bytes to come back. */
+  /**
+   * The buffer was closed: nobody has to act any more for its bytes to come back. A second time
+   * does nothing.
+   */
   void closing(Charge charge) {
     lock.lock();
     try {
-      pendingFree += charge.bytes;
-      charge.account.held -= charge.bytes;
+      noteClosing(charge);
     } finally {
       lock.unlock();
+    }
+  }
+
+  private void noteClosing(Charge charge) {
+    if (!charge.closing) {
+      charge.closing = true;
+      pendingFree += charge.bytes;
+      charge.account.held -= charge.bytes;
     }
   }
 
@@ -241,9 +288,7 @@ final class Budget {
     List<Request> granted;
     lock.lock();
     try {
-      pendingFree -= charge.bytes;
-      inUse -= charge.bytes;
-      giveBack(charge.room, charge.bytes);
+      giveBackBytes(charge);
       granted = grantWaiting();
     } finally {
       lock.unlock();
@@ -251,10 +296,24 @@ final class Budget {
     tell(granted);
   }
 
-  /** Takes back a charge that never became a buffer. */
+  /** Both at once: of a buffer that nobody uses any more, or that a charge never became. */
   void cancel(Charge charge) {
-    closing(charge);
-    release(charge);
+    List<Request> granted;
+    lock.lock();
+    try {
+      noteClosing(charge);
+      giveBackBytes(charge);
+      granted = grantWaiting();
+    } finally {
+      lock.unlock();
+    }
+    tell(granted);
+  }
+
+  private void giveBackBytes(Charge charge) {
+    pendingFree -= charge.bytes;
+    inUse -= charge.bytes;
+    giveBack(charge.room, charge.bytes);
   }
 
   /** Ends a reservation; its live buffers stay counted. */
@@ -274,6 +333,14 @@ final class Budget {
       lock.unlock();
     }
     tell(granted);
+  }
+
+  private static @Nullable Room openRoom(@Nullable Room start) {
+    Room room = start;
+    while (room != null && !room.open) {
+      room = room.parent;
+    }
+    return room;
   }
 
   /** Bytes flow to the nearest room that is open, or to the device. */
@@ -333,7 +400,7 @@ final class Budget {
   MemoryStats stats() {
     lock.lock();
     try {
-      return new MemoryStats(limit, inUse, reserved, peak, allocations, pendingFree);
+      return new MemoryStats(limit, inUse, reserved, peak, allocations, pendingFree, 0, 0);
     } finally {
       lock.unlock();
     }

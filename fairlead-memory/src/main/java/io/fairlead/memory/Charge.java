@@ -8,6 +8,9 @@ final class Charge {
   final @Nullable Room room;
   final Account account;
 
+  /** Whether its buffer was closed. Under the budget's lock. */
+  boolean closing;
+
   Charge(long bytes, @Nullable Room room, Account account) {
     this.bytes = bytes;
     this.room = room;

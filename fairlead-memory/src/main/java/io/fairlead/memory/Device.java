@@ -8,12 +8,10 @@ import io.fairlead.device.DeviceStream;
 import io.fairlead.device.GraphBuilder;
 import io.fairlead.device.KernelModule;
 import io.fairlead.device.ModuleSource;
-import io.fairlead.device.Operand;
 import io.fairlead.device.OutOfDeviceMemoryException;
 import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
-import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskCancelledException;
 import io.fairlead.fault.TaskInterruptedException;
 import io.fairlead.task.Completion;
@@ -51,13 +49,13 @@ import org.jspecify.annotations.Nullable;
  */
 public final class Device implements AutoCloseable {
   private static final Cleaner CLEANER = TaskRuntime.cleaner();
-  private static final Access[] WRITE = {Access.WRITE};
 
   private final DeviceContext context;
-  private final Driver driver;
   private final MemoryConfig config;
+  private final Sites sites;
   private final Budget budget;
   private final Reclaimer reclaimer;
+  private final Pool pool;
   private final Account.Key accounts;
   private final Transfers transfers;
 
@@ -74,14 +72,36 @@ public final class Device implements AutoCloseable {
 
   private Device(DeviceContext context, MemoryConfig config) {
     this.context = context;
-    this.driver = context.driver();
     this.config = config;
+    this.sites = new Sites(config.creationSites());
     this.budget = new Budget(limit(context, config));
     this.reclaimer = new Reclaimer(budget);
+    this.pool = pool(context, config, budget, reclaimer);
     this.accounts = new Account.Key(budget);
     this.transfers = new Transfers(context, config.chunkBytes());
     // Nothing will be freed in order any more, and what is granted could not be used.
-    context.lost().onDone(lost -> budget.refuseWaiting(lost.getNow()));
+    context.lost().onDone(lost -> endMemory(lost.getNow()));
+  }
+
+  private void endMemory(RuntimeException lost) {
+    budget.refuseWaiting(lost);
+    pool.abandon();
+  }
+
+  private static Pool pool(
+      DeviceContext context, MemoryConfig config, Budget budget, Reclaimer reclaimer) {
+    DriverPool drivers = new DriverPool(context, budget, reclaimer, config.waitNanos());
+    return switch (config.pool()) {
+      case DRIVER -> drivers;
+      case FAIRLEAD ->
+          new FrontierPool(
+              context,
+              budget,
+              reclaimer,
+              drivers,
+              config.cachedBytesMax(budget.limit()),
+              config.waitNanos());
+    };
   }
 
   /**
@@ -175,38 +195,53 @@ public final class Device implements AutoCloseable {
   }
 
   private Storage emptyStorage() {
-    return new Storage(0, 0, null, Task.current().name(), site(), null, 0);
+    return new Storage(0, 0, null, Task.current().name(), sites.caller(), null, 0);
   }
 
   private Storage allocateStorage(long bytes) {
     DeviceStream stream = context.stream();
-    String site = site();
-    Charge charge = charge(bytes, site);
-    long[] address = new long[1];
-    long sequence;
+    Account account = account();
+    Block block = pool.reuse(stream, account, Sizes.rounded(bytes));
+    if (block == null) {
+      block = allocateBlock(stream, account, bytes);
+    }
+    return new Storage(block, bytes, sites.caller(), stream);
+  }
+
+  private Block allocateBlock(DeviceStream stream, Account account, long bytes) {
+    long rounded = Sizes.rounded(bytes);
+    if (rounded > budget.limit()) {
+      throw outOfMemory(bytes, sites.callerToTell(), "it can never fit", null);
+    }
+    Charge charge = budget.tryCharge(account, rounded);
+    if (charge == null) {
+      Block unfinished = pool.reuseUnfinished(stream, account, rounded);
+      if (unfinished != null) {
+        return unfinished;
+      }
+      charge = awaitCharge(account, bytes, rounded);
+    }
     try {
-      sequence = enqueueAlloc(stream, bytes, address, site);
+      return pool.allocate(stream, bytes, charge);
+    } catch (OutOfDeviceMemoryException refused) {
+      budget.cancel(charge);
+      throw outOfMemory(
+          bytes, sites.callerToTell(), "the driver has no room although the limit has", refused);
     } catch (RuntimeException | Error failure) {
       budget.cancel(charge);
       throw failure;
     }
-    return new Storage(address[0], bytes, charge, charge.account.task, site, stream, sequence);
   }
 
-  private Charge charge(long bytes, String site) {
-    long rounded = Sizes.rounded(bytes);
-    if (rounded > budget.limit()) {
-      throw outOfMemory(bytes, site, "it can never fit", null);
-    }
-    Account account = account();
+  private Charge awaitCharge(Account account, long bytes, long rounded) {
     Budget.Request request = budget.charge(account, rounded);
     if (request.source != null) {
-      awaitRoom(request, account, bytes, site);
+      awaitRoom(request, account, bytes, sites.callerToTell());
     }
     return Waiting.granted(request);
   }
 
-  private void awaitRoom(Budget.Request request, Account account, long bytes, String site) {
+  private void awaitRoom(Budget.Request request, Account account, long bytes, Site site) {
     long start = System.nanoTime();
     long limit = config.waitNanos();
     while (true) {
@@ -233,29 +268,10 @@ public final class Device implements AutoCloseable {
         : "nothing came back within " + config.waitNanos() / 1_000_000 + " ms";
   }
 
-  /** The driver may have less room than the limit says: then its own pending frees are awaited. */
-  private long enqueueAlloc(DeviceStream stream, long bytes, long[] address, String site) {
-    long start = System.nanoTime();
-    while (true) {
-      boolean hope = budget.pendingFree() > 0;
-      try {
-        return stream.enqueue(
-            DriverCall.ALLOC_ASYNC,
-            "allocate",
-            (handle, none) -> address[0] = driver.allocAsync(handle, bytes));
-      } catch (OutOfDeviceMemoryException refused) {
-        long left = config.waitNanos() - (System.nanoTime() - start);
-        if (!hope || left <= 0 || !reclaimer.awaitOldest(left)) {
-          throw outOfMemory(bytes, site, "the driver has no room although the limit has", refused);
-        }
-      }
-    }
-  }
-
   private OutOfDeviceMemoryException outOfMemory(
-      long bytes, String site, String why, @Nullable Throwable cause) {
+      long bytes, Site site, String why, @Nullable Throwable cause) {
     reclaimer.sweep();
-    String message = MemoryReport.text(bytes, site, why, info(), budget.stats(), live);
+    String message = MemoryReport.text(bytes, site, why, info(), budget.stats().with(pool), live);
     return new OutOfDeviceMemoryException(message, "allocate", info().ordinal(), cause);
   }
 
@@ -294,7 +310,7 @@ public final class Device implements AutoCloseable {
             bytes,
             null,
             Task.current().name(),
-            site(),
+            sites.caller(),
             stream,
             stream.foreignMark().sequence());
     storage.adoption = new Adoption(context, release);
@@ -382,7 +398,7 @@ public final class Device implements AutoCloseable {
     Budget.Request request = budget.admit(account, Sizes.rounded(bytes), true);
     if (request.source != null) {
       if (request.continues) {
-        awaitRoom(request, account, bytes, site());
+        awaitRoom(request, account, bytes, sites.callerToTell());
       } else {
         Waiting.await(budget, reclaimer, request);
       }
@@ -421,7 +437,7 @@ public final class Device implements AutoCloseable {
     granted.completion().onDone(done -> hand(done, request, result));
     reclaimer.watch();
     if (request.continues) {
-      new Expiry(request, result, bytes, site()).start();
+      new Expiry(request, result, bytes, sites.callerToTell()).start();
     }
     return result.completion();
   }
@@ -447,7 +463,7 @@ public final class Device implements AutoCloseable {
     requireSize(bytes, "a reservation");
     requireOpen();
     if (Sizes.rounded(bytes) > budget.limit()) {
-      throw outOfMemory(bytes, site(), "it can never fit", null);
+      throw outOfMemory(bytes, sites.callerToTell(), "it can never fit", null);
     }
   }
 
@@ -462,7 +478,18 @@ public final class Device implements AutoCloseable {
    */
   public MemoryStats memory() {
     reclaimer.sweep();
-    return budget.stats();
+    return budget.stats().with(pool);
+  }
+
+  /**
+   * Returns the memory that the pool keeps for later buffers to the driver, so that others on the
+   * device can have it. Does not wait; done when the device has let it go. What is not known to be
+   * unused any more stays: wait for its work first. Nobody has to call it for Fairlead's own sake.
+   */
+  public Completion<@Nullable Void> trim() {
+    requireOpen();
+    reclaimer.sweep();
+    return pool.trim(Long.MAX_VALUE);
   }
 
   Budget budget() {
@@ -473,8 +500,8 @@ public final class Device implements AutoCloseable {
     return transfers;
   }
 
-  String site() {
-    return config.creationSites() ? Sites.caller() : Sites.UNKNOWN;
+  Site site() {
+    return sites.caller();
   }
 
   private static void requireSize(long bytes, String what) {
@@ -496,7 +523,7 @@ public final class Device implements AutoCloseable {
   // --- giving memory back -------------------------------------------------------------------
 
   void close(Storage storage) {
-    if (storage.close(site())) {
+    if (storage.close(sites.callerOfSame(storage.site))) {
       free(storage);
     }
   }
@@ -536,7 +563,6 @@ public final class Device implements AutoCloseable {
       storage.freed();
       return;
     }
-    budget.closing(charge);
     try {
       end(storage, charge);
     } catch (TaskCancelledException | TaskInterruptedException stop) {
@@ -556,7 +582,8 @@ public final class Device implements AutoCloseable {
 
   private void end(Storage storage, Charge charge) {
     try {
-      if (!enqueueFree(storage, charge)) {
+      if (!pool.giveBack(storage, charge)) {
+        context.owner().retire(new ToFree(() -> end(storage, charge)));
         return;
       }
     } catch (DeviceException failure) {
@@ -564,43 +591,9 @@ public final class Device implements AutoCloseable {
         throw failure;
       }
       // The memory ended with its context, whose fault others report.
-      budget.release(charge);
+      budget.cancel(charge);
     }
     storage.freed();
-  }
-
-  /** False if it was left to the owner. */
-  private boolean enqueueFree(Storage storage, Charge charge) {
-    DeviceStream newest = storage.newest();
-    DeviceStream stream = newest == null ? context.stream() : newest;
-    long sequence;
-    try {
-      // The stream of the newest use has the fewest others to wait for.
-      sequence = enqueueFree(storage, stream);
-    } catch (IllegalStateException closed) {
-      // A user's own stream, closed since or being captured; its work counts like any other's.
-      stream = context.stream();
-      if (stream.isCaptured()) {
-        context.owner().retire(new ToFree(() -> end(storage, charge)));
-        return false;
-      }
-      sequence = enqueueFree(storage, stream);
-    }
-    if (Mutant.on("memory.release.early")) {
-      budget.release(charge);
-    } else {
-      reclaimer.add(stream, sequence, charge);
-    }
-    return true;
-  }
-
-  private long enqueueFree(Storage storage, DeviceStream stream) {
-    return stream.enqueue(
-        DriverCall.FREE_ASYNC,
-        "free",
-        new Operand[] {new Freeing(storage)},
-        WRITE,
-        (handle, addresses) -> driver.freeAsync(handle, addresses[0]));
   }
 
   /**
@@ -628,8 +621,12 @@ public final class Device implements AutoCloseable {
       }
       awaitReleases();
     } finally {
-      accounts.forget();
-      context.close();
+      try {
+        pool.close();
+      } finally {
+        accounts.forget();
+        context.close();
+      }
     }
   }
 
@@ -680,41 +677,12 @@ public final class Device implements AutoCloseable {
   }
 
   private Leak leak(Storage storage) {
-    return new Leak(info().ordinal(), storage.bytes, storage.task, storage.site);
+    return new Leak(info().ordinal(), storage.bytes, storage.task, storage.site.toString());
   }
 
   @Override
   public String toString() {
     return "device " + info().ordinal() + " (" + info().name() + ")";
-  }
-
-  /** The use of a storage that ends it. */
-  private record Freeing(Storage storage) implements Operand {
-    @Override
-    public long bytes() {
-      return storage.bytes;
-    }
-
-    @Override
-    public long acquire(DeviceStream stream, Access access) {
-      storage.acquireToFree(stream);
-      return storage.address;
-    }
-
-    @Override
-    public void recorded(DeviceStream stream, long sequence, Access access) {
-      storage.recorded(stream, sequence, access);
-    }
-
-    @Override
-    public void abandoned(DeviceStream stream, Access access) {
-      storage.abandoned(stream, access);
-    }
-
-    @Override
-    public long order() {
-      return storage.id;
-    }
   }
 
   /** Runs on the cleaner after a buffer was dropped; does nothing if it had been closed. */
@@ -742,7 +710,7 @@ public final class Device implements AutoCloseable {
       if (!storage.isOpen()) {
         return; // The device was closed meanwhile, and has reported it.
       }
-      if (storage.close("(nowhere: it was dropped, and found by the collector)")) {
+      if (storage.close(Site.DROPPED)) {
         device.freeNow(storage);
       }
       if (storage.isHeld()) {
@@ -770,10 +738,10 @@ public final class Device implements AutoCloseable {
     private final Budget.Request request;
     private final Completion.Source<Reservation> result;
     private final long bytes;
-    private final String site;
+    private final Site site;
     private final long start = System.nanoTime();
 
-    Expiry(Budget.Request request, Completion.Source<Reservation> result, long bytes, String site) {
+    Expiry(Budget.Request request, Completion.Source<Reservation> result, long bytes, Site site) {
       this.request = request;
       this.result = result;
       this.bytes = bytes;

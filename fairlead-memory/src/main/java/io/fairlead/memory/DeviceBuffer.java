@@ -44,7 +44,7 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
   private final @Nullable DeviceBuffer parent;
 
   /** Of a view; the allocated buffer's end is its storage's. */
-  private volatile @Nullable String viewClosedAt;
+  private volatile @Nullable Site viewClosedAt;
 
   /** Of an allocated buffer, set before anybody sees it. */
   private Cleaner.@Nullable Cleanable whenDropped;

@@ -14,7 +14,7 @@ final class MemoryReport {
 
   static String text(
       long bytes,
-      String site,
+      Site site,
       String why,
       DeviceInfo device,
       MemoryStats stats,
@@ -39,7 +39,9 @@ final class MemoryReport {
         .append("), reserved ")
         .append(Sizes.text(stats.reserved()))
         .append(", peak ")
-        .append(Sizes.text(stats.peak()));
+        .append(Sizes.text(stats.peak()))
+        .append(", kept for reuse ")
+        .append(Sizes.text(stats.cached()));
     appendHolders(text, live);
     return text.append("\n  Close buffers earlier, reserve before work begins, or raise the limit.")
         .toString();

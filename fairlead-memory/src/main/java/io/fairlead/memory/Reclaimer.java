@@ -1,15 +1,19 @@
 package io.fairlead.memory;
 
-import io.fairlead.device.DeviceStream;
+import io.fairlead.device.DeviceException;
 import io.fairlead.device.Mark;
 import io.fairlead.fault.DeadlineExceededException;
+import io.fairlead.task.Completion;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.Iterator;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Frees that were enqueued and that the device has not reached. Their bytes count as used until
+ * Memory that was given back and that the device has not done with. Its bytes count as used until
  * then.
  *
  * <p>As long as there is memory, nobody waits for it: the list is looked through now and then,
@@ -17,11 +21,13 @@ import java.util.concurrent.atomic.AtomicInteger;
  * <i>watched</i>: its completion gives the bytes back and so wakes the waiter.
  *
  * <pre>
- * LISTED --somebody waits for memory--> WATCHED --reached or failed--> RELEASED
- *       \------------------ found reached -----------------------------^
+ * LISTED --somebody waits for memory--> WATCHED --reached, or ended with its context--> RELEASED
+ *     | \------------------ found reached -----------------------------^    |
+ *     \-- reused before that, by one who comes after it (also from WATCHED) --> TAKEN &lt;-- reused
  * </pre>
  *
- * Lock-free; the thread that moves an entry to RELEASED gives its bytes back.
+ * Lock-free; the thread that moves an entry to RELEASED gives its bytes back, the one that moves it
+ * to TAKEN has it.
  */
 final class Reclaimer {
   /** Looking through this many takes about a microsecond, and it is done once for as many frees. */
@@ -39,11 +45,9 @@ final class Reclaimer {
   }
 
   /**
-   * The bytes of {@code charge}, which was {@link Budget#closing}, are free once {@code stream} has
-   * reached operation {@code sequence}.
+   * The bytes of the entry's charge, which was {@link Budget#closing}, are free once it is reached.
    */
-  void add(DeviceStream stream, long sequence, Charge charge) {
-    Entry entry = new Entry(new Mark(stream, sequence), charge);
+  void add(Entry entry) {
     entries.add(entry);
     // After the entry is listed: a request that is not seen here has yet to look at the list.
     if (budget.hasWaiting()) {
@@ -60,7 +64,7 @@ final class Reclaimer {
     int kept = 0;
     for (Iterator<Entry> each = entries.iterator(); each.hasNext(); ) {
       Entry entry = each.next();
-      if (entry.state.get() == Entry.RELEASED || isReached(entry)) {
+      if (!entry.isUnreached() || entry.frontier.isReached()) {
         each.remove();
         release(entry);
       } else {
@@ -77,16 +81,28 @@ final class Reclaimer {
    * @return false if it did not within {@code nanos}
    */
   boolean awaitOldest(long nanos) {
-    Entry oldest = entries.peek();
-    if (oldest != null) {
+    Frontier oldest = oldest();
+    long end = System.nanoTime() + nanos;
+    for (int i = 0; oldest != null && i < oldest.size(); i++) {
+      Mark mark = oldest.mark(i);
       try {
-        oldest.mark.stream().reached(oldest.mark).await(Duration.ofNanos(nanos));
+        long left = Math.max(0, end - System.nanoTime());
+        mark.stream().reached(mark).await(Duration.ofNanos(left));
       } catch (DeadlineExceededException late) {
         return false;
       }
     }
     sweep();
     return true;
+  }
+
+  private @Nullable Frontier oldest() {
+    for (Entry entry : entries) {
+      if (entry.isUnreached()) {
+        return entry.frontier;
+      }
+    }
+    return null;
   }
 
   /** From here on, every entry that is listed now wakes waiters when it is reached. */
@@ -97,34 +113,110 @@ final class Reclaimer {
   }
 
   private void watch(Entry entry) {
-    if (entry.state.compareAndSet(Entry.LISTED, Entry.WATCHED)) {
-      // Also when it fails: the memory ended with its context. The next sweep unlists it.
-      entry.mark.stream().reached(entry.mark).onDone(done -> release(entry));
+    if (entry.move(Entry.LISTED, Entry.WATCHED)) {
+      watch(entry, 0);
     }
   }
 
-  private static boolean isReached(Entry entry) {
-    return entry.mark.stream().isReached(entry.mark);
+  /** One use after the other: the last one to end is the one that counts. */
+  private void watch(Entry entry, int next) {
+    if (next == entry.frontier.size()) {
+      release(entry);
+    } else {
+      Mark mark = entry.frontier.mark(next);
+      endOf(mark).onDone(done -> watched(entry, next, done));
+    }
+  }
+
+  private static Completion<Void> endOf(Mark mark) {
+    try {
+      return mark.stream().reached(mark);
+    } catch (DeviceException e) {
+      return Completion.failed(e);
+    }
+  }
+
+  private void watched(Entry entry, int index, Completion<Void> done) {
+    if (done.cause() == null) {
+      watch(entry, index + 1);
+    } else if (entry.frontier.mark(index).stream().context().isLost()) {
+      release(entry); // the memory ended with its context
+    } else {
+      entry.move(Entry.WATCHED, Entry.LISTED); // not known to be reached: a sweep may tell
+    }
   }
 
   private void release(Entry entry) {
-    if (entry.state.getAndSet(Entry.RELEASED) != Entry.RELEASED) {
+    if (entry.take(Entry.RELEASED)) {
+      entry.reached();
       budget.release(entry.charge);
     }
   }
 
-  private static final class Entry {
-    static final int LISTED = 0;
-    static final int WATCHED = 1;
-    static final int RELEASED = 2;
-
-    final Mark mark;
-    final Charge charge;
-    final AtomicInteger state = new AtomicInteger(LISTED);
-
-    Entry(Mark mark, Charge charge) {
-      this.mark = mark;
-      this.charge = charge;
+  /** The context is lost: what would be reached by it never is, and takes nothing any more. */
+  void abandon() {
+    for (Entry entry : entries) {
+      release(entry);
     }
+  }
+
+  /** Memory that was given back, and up to where it was used. */
+  static class Entry {
+    private static final int LISTED = 0;
+    private static final int WATCHED = 1;
+    private static final int RELEASED = 2;
+    private static final int TAKEN = 3;
+    private static final VarHandle STATE;
+
+    static {
+      try {
+        STATE = MethodHandles.lookup().findVarHandle(Entry.class, "state", int.class);
+      } catch (ReflectiveOperationException e) {
+        throw new ExceptionInInitializerError(e);
+      }
+    }
+
+    final Frontier frontier;
+    final Charge charge;
+
+    @SuppressWarnings("unused") // through STATE
+    private volatile int state;
+
+    /** It is RELEASED from the beginning if nothing is left to be reached. */
+    Entry(Frontier frontier, Charge charge) {
+      this.frontier = frontier;
+      this.charge = charge;
+      this.state = frontier == Frontier.NONE ? RELEASED : LISTED;
+    }
+
+    /** Whether the device is not known to have done with it, and nobody has taken it. */
+    final boolean isUnreached() {
+      return state <= WATCHED;
+    }
+
+    final boolean isReleased() {
+      return state == RELEASED;
+    }
+
+    /** By its next user, who comes after it; false if it is too late for that. */
+    final boolean takeUnreached() {
+      return take(TAKEN);
+    }
+
+    /** By its next user, or who returns it to the driver. */
+    final boolean takeReleased() {
+      return move(RELEASED, TAKEN);
+    }
+
+    private boolean take(int to) {
+      return move(LISTED, to) || move(WATCHED, to);
+    }
+
+    private boolean move(int from, int to) {
+      return STATE.compareAndSet(this, from, to);
+    }
+
+    /** The device has done with it. Once, before its bytes are given back; must not block. */
+    void reached() {}
   }
 }

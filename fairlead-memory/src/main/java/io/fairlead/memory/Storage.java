@@ -52,6 +52,8 @@ final class Storage {
   /** Most buffers are read on one or two streams between writes. */
   private static final int READERS_INLINE = 3;
 
+  private static final @Nullable DeviceStream[] NO_READERS = {};
+  private static final long[] NO_READS = {};
   private static final AtomicLong IDS = new AtomicLong();
 
   enum State {
@@ -66,24 +68,24 @@ final class Storage {
   final long bytes;
   final @Nullable Charge charge;
   final String task;
-  final String site;
+  final Site site;
 
   /** Of others' memory, which is not ours to free; set before anybody sees the storage. */
   @Nullable Adoption adoption;
 
   private final ReentrantLock lock = new ReentrantLock();
-  private final Condition windowClosed = lock.newCondition();
+  private @Nullable Condition windowClosed;
   private volatile State state = State.OPEN;
-  private volatile String closedAt = Sites.UNKNOWN;
-  private final List<Lent> leases = new ArrayList<>(0);
+  private volatile Site closedAt = Site.NOT_KEPT;
+  private List<Lent> leases = List.of();
   private int holds;
   private long generation;
 
   // The ledger.
   private @Nullable DeviceStream writer;
   private long written;
-  private @Nullable DeviceStream[] readers = new DeviceStream[READERS_INLINE];
-  private long[] read = new long[READERS_INLINE];
+  private @Nullable DeviceStream[] readers = NO_READERS;
+  private long[] read = NO_READS;
   private int readerCount;
 
   /**
@@ -95,7 +97,7 @@ final class Storage {
   // Pending uses: at most one stream writes; each entry of the list is one pending read.
   private @Nullable DeviceStream pendingWriter;
   private int pendingWrites;
-  private final List<DeviceStream> pendingReads = new ArrayList<>(1);
+  private List<DeviceStream> pendingReads = List.of();
 
   /**
    * A range that {@code stream} has just allocated, as its operation {@code sequence}, or that was
@@ -108,7 +110,7 @@ final class Storage {
       long bytes,
       @Nullable Charge charge,
       String task,
-      String site,
+      Site site,
       @Nullable DeviceStream stream,
       long sequence) {
     this.address = address;
@@ -116,11 +118,27 @@ final class Storage {
     this.charge = charge;
     this.task = task;
     this.site = site;
-    if (!Mutant.on("ledger.alloc.skip")) {
-      this.writer = stream;
-      this.written = sequence;
-    }
+    this.writer = stream;
+    this.written = sequence;
     this.newest = stream;
+  }
+
+  /** A range that {@code stream} got from a pool, whose uses so far count as its own. */
+  Storage(Block block, long bytes, Site site, DeviceStream stream) {
+    this.address = block.address();
+    this.bytes = bytes;
+    this.charge = block.charge();
+    this.task = charge.account.task;
+    this.site = site;
+    this.newest = stream;
+    Frontier before = block.frontier();
+    if (before.write != null) {
+      this.writer = before.write.stream();
+      this.written = before.write.sequence();
+    }
+    for (Mark mark : before.reads) {
+      recordRead(mark.stream(), mark.sequence());
+    }
   }
 
   // --- using it -----------------------------------------------------------------------------
@@ -160,16 +178,29 @@ final class Storage {
       requireNotLent(stream, access);
     }
     while (conflicts(stream, access)) {
-      windowClosed.awaitUninterruptibly();
+      windowClosed().awaitUninterruptibly();
     }
     requireState(expected);
     if (access == Access.READ) {
+      if (pendingReads.isEmpty()) {
+        pendingReads = new ArrayList<>(2);
+      }
       pendingReads.add(stream);
     } else {
       pendingWriter = stream;
       pendingWrites++;
     }
     return usesBefore(stream, access);
+  }
+
+  /** Under the lock. Made for the first who waits; hardly anybody does. */
+  private Condition windowClosed() {
+    Condition known = windowClosed;
+    if (known == null) {
+      known = lock.newCondition();
+      windowClosed = known;
+    }
+    return known;
   }
 
   /** A stream never conflicts with itself: its turn makes all pending uses one operation. */
@@ -225,7 +256,10 @@ final class Storage {
     try {
       record(stream, sequence, access);
       closeWindow(stream, access);
-      crowd = access == Access.READ && readerCount == readers.length ? reads() : List.of();
+      crowd =
+          access == Access.READ && readerCount > 0 && readerCount == readers.length
+              ? reads()
+              : List.of();
     } finally {
       lock.unlock();
     }
@@ -248,7 +282,9 @@ final class Storage {
     } else if (--pendingWrites == 0) {
       pendingWriter = null;
     }
-    windowClosed.signalAll();
+    if (windowClosed != null) {
+      windowClosed.signalAll();
+    }
   }
 
   private void record(DeviceStream stream, long sequence, Access access) {
@@ -278,8 +314,9 @@ final class Storage {
       }
     }
     if (readerCount == readers.length) {
-      readers = Arrays.copyOf(readers, 2 * readerCount);
-      read = Arrays.copyOf(read, 2 * readerCount);
+      int room = Math.max(READERS_INLINE, 2 * readerCount);
+      readers = Arrays.copyOf(readers, room);
+      read = Arrays.copyOf(read, room);
     }
     readers[readerCount] = stream;
     read[readerCount++] = sequence;
@@ -343,6 +380,9 @@ final class Storage {
     try {
       requireState(State.OPEN);
       requireNotLent(stream, access);
+      if (leases.isEmpty()) {
+        leases = new ArrayList<>(2);
+      }
       leases.add(new Lent(stream, access));
     } finally {
       lock.unlock();
@@ -425,7 +465,7 @@ final class Storage {
    * @return whether the caller has to free it now; false if it was closed before, or if a lease is
    *     open or a graph holds it, whose end then frees it
    */
-  boolean close(String site) {
+  boolean close(Site site) {
     lock.lock();
     try {
       if (state != State.OPEN) {
@@ -478,6 +518,30 @@ final class Storage {
     } finally {
       lock.unlock();
     }
+  }
+
+  /**
+   * Every use of a storage that is {@code FREEING}, except those that are known to have ended.
+   * Waits until none is being enqueued any more, which is the time of one driver call.
+   *
+   * @throws DeviceException if the driver no longer knows a stream that used it
+   */
+  Frontier lastUses() {
+    Mark write;
+    List<Mark> reads;
+    lock.lock();
+    try {
+      while (pendingWrites > 0 || !pendingReads.isEmpty()) {
+        windowClosed().awaitUninterruptibly();
+      }
+      write = writer == null ? null : new Mark(writer, written);
+      reads = readerCount == 0 ? List.of() : reads();
+    } finally {
+      lock.unlock();
+    }
+    return write == null && reads.isEmpty()
+        ? Frontier.NONE
+        : new Frontier(write, reads).unreached();
   }
 
   /** Where everybody who used it is with it: what a wait for its memory waits for. */

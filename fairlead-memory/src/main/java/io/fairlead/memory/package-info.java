@@ -5,10 +5,11 @@
  * follows their data to kernels and messages.
  *
  * <p>{@link io.fairlead.memory.Device} is the way in. {@code Storage} is the ledger: who used which
- * memory, up to where. {@code Budget} decides who may have how many bytes and who waits, {@code
- * Reclaimer} knows when the device has given them back, {@code Adoption} when others' memory goes
- * back. {@code Transfers} moves bytes between Java and the device through the pinned pieces of
- * {@code Staging}.
+ * memory, up to where. A {@code Pool} says where memory comes from: {@code DriverPool} from the
+ * driver, {@code FrontierPool} from what was closed before, with the uses that it inherits. {@code
+ * Budget} decides who may have how many bytes and who waits, {@code Reclaimer} knows when the
+ * device has given them back, {@code Adoption} when others' memory goes back. {@code Transfers}
+ * moves bytes between Java and the device through the pinned pieces of {@code Staging}.
  *
  * <p>Lock order of the package: a stream's turn, then a storage's lock. The budget's lock and the
  * storage's lock are leaves: nothing is called under them.

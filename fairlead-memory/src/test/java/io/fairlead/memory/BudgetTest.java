@@ -29,7 +29,7 @@ class BudgetTest {
     Budget.Request request = budget.charge(first, 600);
 
     assertThat(request.source).isNull();
-    assertThat(budget.stats()).isEqualTo(new MemoryStats(LIMIT, 600, 0, 600, 1, 0));
+    assertThat(budget.stats()).isEqualTo(new MemoryStats(LIMIT, 600, 0, 600, 1, 0, 0, 0));
   }
 
   @Test

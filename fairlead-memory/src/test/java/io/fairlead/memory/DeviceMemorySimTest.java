@@ -38,6 +38,14 @@ class DeviceMemorySimTest {
 
   @ParameterizedTest
   @MethodSource("seeds")
+  void theLimitHoldsOnTheDriversPool(long seed) {
+    try (TestDevice world = TestDevice.open(config().withPool(MemoryPool.DRIVER))) {
+      run(world, seed);
+    }
+  }
+
+  @ParameterizedTest
+  @MethodSource("seeds")
   void theLimitHoldsHoweverTasksInterleave(long seed) {
     try (TestDevice world = TestDevice.open(config())) {
       run(world, seed);
@@ -55,7 +63,7 @@ class DeviceMemorySimTest {
 
   @Test
   void aDeviceThatForgetsItsLimitIsFound() {
-    try (TestDevice world = TestDevice.open(config());
+    try (TestDevice world = TestDevice.open(config().withPool(MemoryPool.DRIVER));
         var _ = Mutant.enable("memory.limit.skip")) {
       assertThatThrownBy(() -> run(world, 11)).hasStackTraceContaining("the driver's own counter");
     }
@@ -75,7 +83,9 @@ class DeviceMemorySimTest {
       assertThat(scope.join()).hasSize(TASKS);
     }
     device.context().reached().await();
+    device.trim().await();
     MemoryStats stats = device.memory();
+    assertThat(stats.cached()).as("seed %d", seed).isZero();
     assertThat(stats.inUse()).as("seed %d", seed).isZero();
     assertThat(stats.reserved()).as("seed %d", seed).isZero();
     assertThat(stats.peak()).as("seed %d", seed).isBetween(LIMIT / 2, LIMIT);

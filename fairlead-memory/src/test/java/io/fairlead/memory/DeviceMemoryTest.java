@@ -96,11 +96,11 @@ class DeviceMemoryTest {
     DeviceBuffer first = device.allocate(1000);
     DeviceBuffer second = device.allocate(256);
 
-    assertThat(device.memory()).isEqualTo(new MemoryStats(LIMIT, 1280, 0, 1280, 2, 0));
+    assertThat(device.memory()).isEqualTo(new MemoryStats(LIMIT, 1280, 0, 1280, 2, 0, 0, 0));
     first.close();
     second.close();
     device.context().reached().await();
-    assertThat(device.memory()).isEqualTo(new MemoryStats(LIMIT, 0, 0, 1280, 2, 0));
+    assertThat(device.memory()).isEqualTo(new MemoryStats(LIMIT, 0, 0, 1280, 2, 0, 1280, 0));
   }
 
   @Test
@@ -288,7 +288,7 @@ class DeviceMemoryTest {
 
   @Test
   void aDriverWithoutRoomIsAskedAgainOnceFreesWereReached() {
-    Device device = open(waiting(LONG));
+    Device device = open(waiting(LONG).withPool(MemoryPool.DRIVER));
     device.allocate(1000).close();
     HostFaults.of(world.driver).failCall(DriverCall.ALLOC_ASYNC, 1, DriverException.OUT_OF_MEMORY);
 

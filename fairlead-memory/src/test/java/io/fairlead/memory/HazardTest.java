@@ -32,19 +32,23 @@ import org.junit.jupiter.api.TestFactory;
  * hazard must fail.
  */
 class HazardTest {
-  private static final int BYTES = 1024;
+  static final int BYTES = 1024;
 
-  private TestDevice world;
-  private HostStepper stepper;
-  private Arena arena;
-  private MemorySegment host;
+  TestDevice world;
+  HostStepper stepper;
+  Arena arena;
+  MemorySegment host;
 
   @BeforeEach
   void open() {
-    world = TestDevice.stepped();
+    world = TestDevice.stepped(MemoryConfig.defaults().withPool(pool()));
     stepper = world.stepper();
     arena = Arena.ofAuto();
     host = arena.allocate(BYTES);
+  }
+
+  MemoryPool pool() {
+    return MemoryPool.DRIVER;
   }
 
   @AfterEach
@@ -54,7 +58,7 @@ class HazardTest {
   }
 
   /** Whenever {@code hasty} can go on it does; the others move only to let it, a step at a time. */
-  private void adversarially(DeviceStream hasty) {
+  void adversarially(DeviceStream hasty) {
     while (true) {
       stepper.completeAll(hasty.handle());
       List<Long> others = stepper.ready();
@@ -65,11 +69,11 @@ class HazardTest {
     }
   }
 
-  private void assertHostIs(int value) {
+  void assertHostIs(int value) {
     assertAll(host, value);
   }
 
-  private static void assertAll(MemorySegment segment, int value) {
+  static void assertAll(MemorySegment segment, int value) {
     byte[] bytes = segment.toArray(ValueLayout.JAVA_BYTE);
     assertThat(bytes).containsOnly(value);
   }
@@ -312,7 +316,7 @@ class HazardTest {
     assertEverythingWasFreed();
   }
 
-  private void assertEverythingWasFreed() {
+  void assertEverythingWasFreed() {
     Completion<Void> all = world.device.context().reached();
     stepper.completeAll();
     assertThat(all.isDone()).isTrue();
@@ -518,24 +522,27 @@ class HazardTest {
   // --- each rule is needed
   // ------------------------------------------------------------------------
 
-  private record Rule(String mutant, Runnable hazard) {}
+  record Rule(String mutant, Runnable hazard) {}
 
   @TestFactory
   Stream<DynamicTest> everyRuleIsNeeded() {
+    return rules().map(rule -> DynamicTest.dynamicTest(rule.mutant, () -> assertFound(rule)));
+  }
+
+  Stream<Rule> rules() {
     return Stream.of(
-            new Rule("ledger.write.skip", this::h1ReadAfterWrite),
-            new Rule("ledger.write.skip", this::writeAfterWrite),
-            new Rule("ledger.read.skip", this::h3FreeAfterEveryReader),
-            new Rule("ledger.read.skip", this::h4WriteAfterEveryReader),
-            new Rule("ledger.free.skip", this::h3FreeAfterEveryReader),
-            new Rule("ledger.free.skip", this::h6FreeAfterTheCopyOut),
-            new Rule("ledger.alloc.skip", this::h5UseAfterTheAllocation),
-            new Rule("ledger.slice.own", this::h11AViewSharesTheLedgerOfItsBuffer),
-            new Rule("ledger.lease.skip", this::h13AWriteComesAfterWhatALeaseDid),
-            new Rule("download.early", this::h7TheHostReadsOnlyWhatHasArrived),
-            new Rule("staging.recycle.early", this::h8StagingIsReusedOnlyAfterItsCopy),
-            new Rule("memory.release.early", this::h12MemoryIsInUseUntilItsFreeWasReached))
-        .map(rule -> DynamicTest.dynamicTest(rule.mutant, () -> assertFound(rule)));
+        new Rule("ledger.write.skip", this::h1ReadAfterWrite),
+        new Rule("ledger.write.skip", this::writeAfterWrite),
+        new Rule("ledger.read.skip", this::h3FreeAfterEveryReader),
+        new Rule("ledger.read.skip", this::h4WriteAfterEveryReader),
+        new Rule("ledger.free.skip", this::h3FreeAfterEveryReader),
+        new Rule("ledger.free.skip", this::h6FreeAfterTheCopyOut),
+        new Rule("ledger.alloc.skip", this::h5UseAfterTheAllocation),
+        new Rule("ledger.slice.own", this::h11AViewSharesTheLedgerOfItsBuffer),
+        new Rule("ledger.lease.skip", this::h13AWriteComesAfterWhatALeaseDid),
+        new Rule("download.early", this::h7TheHostReadsOnlyWhatHasArrived),
+        new Rule("staging.recycle.early", this::h8StagingIsReusedOnlyAfterItsCopy),
+        new Rule("memory.release.early", this::h12MemoryIsInUseUntilItsFreeWasReached));
   }
 
   private void assertFound(Rule rule) {

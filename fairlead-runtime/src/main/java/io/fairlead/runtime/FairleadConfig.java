@@ -107,7 +107,8 @@ public record FairleadConfig(
         .withDevice(properties.getProperty(DEVICE_PROPERTY, AUTO).strip())
         .withHostDevices(number(properties, HOST_DEVICES_PROPERTY))
         .withHostWorkers(number(properties, HOST_WORKERS_PROPERTY))
-        .withDeviceMemory(bytes(properties, DEVICE_MEMORY_PROPERTY));
+        .withDeviceMemory(bytes(properties, DEVICE_MEMORY_PROPERTY))
+        .withMemory(MemoryConfig.from(properties));
   }
 
   private static int number(Properties properties, String name) {

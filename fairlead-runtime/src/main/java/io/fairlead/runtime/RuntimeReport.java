@@ -30,15 +30,17 @@ final class RuntimeReport {
 
   private static String memory(Device device) {
     MemoryStats memory = device.memory();
-    return "device %d (%s): memory peak %s of %s in %d allocations, now %s in use and %s reserved%n"
+    return "device %d (%s): memory peak %s of %s in %d allocations (%d without the driver), now %s in use, %s reserved and %s kept for reuse%n"
         .formatted(
             device.info().ordinal(),
             device.info().name(),
             ByteSize.text(memory.peak()),
             ByteSize.text(memory.limit()),
             memory.allocations(),
+            memory.reused(),
             ByteSize.text(memory.inUse()),
-            ByteSize.text(memory.reserved()));
+            ByteSize.text(memory.reserved()),
+            ByteSize.text(memory.cached()));
   }
 
   private static String work(Device device) {

@@ -3,6 +3,7 @@ package io.fairlead.runtime;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.fairlead.memory.MemoryPool;
 import io.fairlead.task.WaitMode;
 import java.util.Map;
 import java.util.Properties;
@@ -28,11 +29,13 @@ class FairleadConfigTest {
                 "fairlead.sync", "spin",
                 "fairlead.host.devices", "2",
                 "fairlead.host.workers", "3",
-                "fairlead.device.memory", "64m"));
+                "fairlead.device.memory", "64m",
+                "fairlead.memory.pool", "driver"));
 
     assertThat(config.device()).isEqualTo("host");
     assertThat(config.waitMode()).isEqualTo(WaitMode.SPIN);
     assertThat(config.memoryWithLimit().limitBytes()).isEqualTo(64 << 20);
+    assertThat(config.memory().pool()).isEqualTo(MemoryPool.DRIVER);
     assertThat(config.hostSettings())
         .containsExactlyInAnyOrderEntriesOf(
             Map.of("devices", "2", "workers", "3", "memory", Long.toString(64 << 20)));
@@ -46,6 +49,7 @@ class FairleadConfigTest {
     "fairlead.host.workers, 4096",
     "fairlead.device.memory, lots",
     "fairlead.device.memory, 0",
+    "fairlead.memory.pool, lake",
     "fairlead.sync, sometimes"
   })
   void namesThePropertyThatIsWrong(String name, String value) {

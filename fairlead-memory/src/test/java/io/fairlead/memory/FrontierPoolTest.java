@@ -1,0 +1,429 @@
+package io.fairlead.memory;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.fairlead.device.Access;
+import io.fairlead.device.DeviceContext;
+import io.fairlead.device.DeviceException;
+import io.fairlead.device.DeviceStats;
+import io.fairlead.device.DeviceStream;
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.MemoryInfo;
+import io.fairlead.host.HostFaults;
+import io.fairlead.host.HostStepper;
+import io.fairlead.task.Completion;
+import io.fairlead.task.Fork;
+import io.fairlead.task.TaskScope;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Properties;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+/** Fairlead's own pool: who gets a block again, when, and when the driver gets it back. */
+class FrontierPoolTest {
+  private static final int BYTES = 4096;
+
+  private TestDevice world;
+
+  @AfterEach
+  void close() {
+    if (world != null) {
+      world.close();
+    }
+  }
+
+  private static MemoryConfig config() {
+    return MemoryConfig.defaults().withPool(MemoryPool.FAIRLEAD);
+  }
+
+  private HostStepper stepped(MemoryConfig config) {
+    world = TestDevice.stepped(config);
+    return world.stepper();
+  }
+
+  private static long address(DeviceBuffer buffer) {
+    return buffer.storage().address;
+  }
+
+  private long driverUses() {
+    DeviceContext context = world.device.context();
+    MemoryInfo info =
+        context.driverCall(
+            DriverCall.MEMORY_INFO,
+            "memory info",
+            () -> world.driver.memoryInfo(context.nativeContext()));
+    return info.totalBytes() - info.freeBytes();
+  }
+
+  // --- who gets a block ---------------------------------------------------------------------
+
+  @Test
+  void itsOwnStreamHasABlockAgainBeforeItsWorkEnded() {
+    stepped(config());
+    DeviceBuffer first = world.device.allocate(BYTES);
+    long address = address(first);
+    DeviceStats before = world.device.context().stats();
+    long enqueued = world.device.stream().mark().sequence();
+    for (int i = 0; i < 100; i++) {
+      first.fill((byte) i);
+      first.close();
+      first = world.device.allocate(BYTES - i); // rounded, it is the same size
+      assertThat(address(first)).isEqualTo(address);
+    }
+    first.close();
+
+    DeviceStats after = world.device.context().stats();
+    assertThat(after.edges()).isEqualTo(before.edges());
+    assertThat(world.device.stream().mark().sequence() - enqueued)
+        .as("nothing but the fills")
+        .isEqualTo(100);
+    assertThat(world.device.memory().reused()).isEqualTo(100);
+  }
+
+  @Test
+  void anotherStreamGetsItOnceItsWorkHasEnded() {
+    HostStepper stepper = stepped(config());
+    DeviceBuffer buffer = world.device.allocate(BYTES);
+    long address = address(buffer);
+    DeviceStream other = world.newStream();
+    other.fill(buffer, 0, BYTES, (byte) 1);
+    buffer.close();
+
+    DeviceBuffer meanwhile = world.device.allocate(BYTES);
+    assertThat(address(meanwhile)).isNotEqualTo(address);
+
+    Completion<Void> ended = world.device.context().reached();
+    stepper.completeAll();
+    assertThat(ended.isDone()).isTrue();
+    DeviceBuffer afterwards = world.device.allocate(BYTES);
+    assertThat(address(afterwards)).isEqualTo(address);
+    meanwhile.close();
+    afterwards.close();
+  }
+
+  @Test
+  void aStreamThatComesAfterTheOthersNeedsNotWait() {
+    stepped(config());
+    DeviceBuffer buffer = world.device.allocate(BYTES);
+    long address = address(buffer);
+    DeviceStream other = world.newStream();
+    other.fill(buffer, 0, BYTES, (byte) 1);
+    buffer.fill((byte) 2); // with an edge, so that this stream comes after the other one
+    buffer.close();
+
+    DeviceBuffer again = world.device.allocate(BYTES);
+    assertThat(address(again)).isEqualTo(address);
+    again.close();
+  }
+
+  @Test
+  void aJoinedChildsBlockIsItsParents() {
+    stepped(config());
+    long[] address = new long[1];
+    world.tasks.enter(
+        "parent",
+        0,
+        () -> {
+          try (TaskScope<Void> scope = world.tasks.scope()) {
+            scope.fork(
+                () -> {
+                  try (DeviceBuffer buffer = world.device.allocate(BYTES)) {
+                    buffer.fill((byte) 1);
+                    address[0] = address(buffer);
+                  }
+                  return null;
+                });
+            scope.join();
+          }
+          try (DeviceBuffer mine = world.device.allocate(BYTES)) {
+            assertThat(address(mine)).isEqualTo(address[0]);
+          }
+          return null;
+        });
+  }
+
+  @Test
+  void withoutRoomAnUnfinishedBlockIsTakenAndItsNextUseComesAfterTheLast() {
+    HostStepper stepper = stepped(config().withLimit(BYTES).withCachedBytesMax(BYTES));
+    DeviceBuffer buffer = world.filled(stepper, BYTES, 7);
+    MemorySegment host = Arena.ofAuto().allocate(BYTES);
+    DeviceStream reader = world.newStream();
+    reader.copyToHost(host, buffer, 0);
+    buffer.close();
+
+    DeviceBuffer next = world.device.allocate(BYTES); // waiting would hang: nobody steps
+    next.fill((byte) 9);
+    Completion<Void> ended = world.device.context().reached();
+    stepper.completeAll(world.device.stream().handle());
+    assertThat(stepper.pending(world.device.stream().handle())).isNotEmpty();
+    stepper.completeAll();
+    assertThat(ended.isDone()).isTrue();
+    assertThat(host.get(ValueLayout.JAVA_BYTE, BYTES - 1)).isEqualTo((byte) 7);
+    next.close();
+  }
+
+  @Test
+  void aUseAfterCloseIsFoundAlthoughTheMemoryHasANewOwner() {
+    stepped(config());
+    DeviceBuffer stale = world.device.allocate(BYTES);
+    stale.close();
+    DeviceBuffer owner = world.device.allocate(BYTES);
+    assertThat(address(owner)).isEqualTo(address(stale));
+    assertThatThrownBy(() -> stale.fill((byte) 1))
+        .isInstanceOf(IllegalStateException.class)
+        .hasMessageContaining("was closed at")
+        .hasMessageContaining("FrontierPoolTest");
+    stale.close();
+    owner.fill((byte) 2);
+    owner.close();
+  }
+
+  @Test
+  void aLeaseKeepsTheBlockFromItsNextOwner() {
+    stepped(config());
+    DeviceBuffer buffer = world.device.allocate(BYTES);
+    try (Lease lease = buffer.lease(world.device.stream(), Access.READ)) {
+      buffer.close();
+      try (DeviceBuffer other = world.device.allocate(BYTES)) {
+        assertThat(address(other)).isNotEqualTo(lease.address());
+      }
+    }
+  }
+
+  @Test
+  void aCaptureGetsNoMemoryEvenIfItLiesReady() {
+    world = TestDevice.open(config());
+    Device device = world.device;
+    device.allocate(BYTES).close();
+    device.context().reached().await();
+    assertThat(device.memory().cached()).isEqualTo(BYTES);
+    world.tasks.enter(
+        "captures",
+        0,
+        () -> {
+          device.capture("no memory", stream -> assertNoMemory(device)).close();
+          return null;
+        });
+    assertThat(device.memory().inUse()).isZero();
+    assertThat(device.memory().cached()).isEqualTo(BYTES);
+  }
+
+  private static void assertNoMemory(Device device) {
+    assertThatThrownBy(() -> device.allocate(BYTES))
+        .isInstanceOf(IllegalStateException.class)
+        .hasMessageContaining("captured");
+  }
+
+  // --- what counts --------------------------------------------------------------------------
+
+  @Test
+  void aBlockOfAReservationGoesBackToIt() {
+    world = TestDevice.open(config().withLimit(1 << 20));
+    Device device = world.device;
+    world.tasks.enter(
+        "careful",
+        0,
+        () -> {
+          try (Reservation reservation = device.reserve(1 << 20)) {
+            for (int i = 0; i < 20; i++) {
+              try (DeviceBuffer buffer = device.allocate(1 << 20)) {
+                assertThat(reservation.free()).isZero();
+                buffer.fill((byte) i);
+              }
+            }
+          }
+          return null;
+        });
+    device.context().reached().await();
+    assertThat(device.memory().inUse()).isZero();
+    assertThat(device.memory().reserved()).isZero();
+  }
+
+  @Test
+  void readyBlocksMakeRoomForOtherSizes() {
+    world = TestDevice.open(config().withLimit(1 << 20).withCachedBytesMax(1 << 20));
+    Device device = world.device;
+    for (int round = 0; round < 20; round++) {
+      for (int parts : new int[] {4, 3, 2, 1, 5}) {
+        List<DeviceBuffer> buffers = new ArrayList<>();
+        for (int i = 0; i < parts; i++) {
+          DeviceBuffer buffer = device.allocate((1 << 20) / parts & -Sizes.GRANULE);
+          buffer.fill((byte) i);
+          buffers.add(buffer);
+          assertThat(driverUses()).isLessThanOrEqualTo(1 << 20);
+        }
+        buffers.forEach(DeviceBuffer::close);
+      }
+    }
+    device.context().reached().await();
+    assertThat(device.memory().inUse()).isZero();
+    assertThat(device.memory().cached()).isPositive().isEqualTo(driverUses());
+  }
+
+  @Test
+  void noMoreIsKeptThanWasSaid() throws Exception {
+    world = TestDevice.open(config().withCachedBytesMax(16 * BYTES));
+    Device device = world.device;
+    List<DeviceBuffer> buffers = new ArrayList<>();
+    for (int i = 0; i < 64; i++) {
+      buffers.add(device.allocate(BYTES));
+    }
+    device.context().reached().await();
+    buffers.forEach(DeviceBuffer::close);
+    while (device.memory().cached() > 16 * BYTES || driverUses() > 16 * BYTES) {
+      Thread.onSpinWait(); // the owner does it; ends by the test's timeout if it never does
+    }
+    assertThat(device.memory().cached()).isBetween(8L * BYTES, 16L * BYTES);
+    DeviceBuffer large = device.allocate(17 * BYTES);
+    large.close();
+    device.context().reached().await();
+    device.trim().await();
+    assertThat(driverUses()).isZero();
+  }
+
+  @Test
+  void aDriverWithoutRoomGetsUnusedBlocksBackBeforeAnybodyIsRefused() {
+    world = TestDevice.open(config());
+    Device device = world.device;
+    device.allocate(BYTES).close();
+    device.context().reached().await();
+    assertThat(device.memory().cached()).isEqualTo(BYTES);
+    HostFaults.of(world.driver).failCall(DriverCall.ALLOC_ASYNC, 1, DriverException.OUT_OF_MEMORY);
+    try (DeviceBuffer buffer = device.allocate(2 * BYTES)) {
+      buffer.fill((byte) 1);
+      assertThat(device.memory().cached()).isZero();
+    }
+  }
+
+  // --- its end ------------------------------------------------------------------------------
+
+  @Test
+  void closingTheDeviceReturnsWhatItKeeps() {
+    world = TestDevice.open(config());
+    Device device = world.device;
+    DeviceStream stream = world.newStream();
+    for (int i = 1; i < 10; i++) {
+      DeviceBuffer buffer = device.allocate((long) i * BYTES);
+      stream.fill(buffer, 0, BYTES, (byte) i);
+      buffer.close();
+    }
+    long context = device.context().nativeContext();
+    long retained = world.driver.retain(0); // as another library in the process does
+    device.close();
+    assertThat(retained).isEqualTo(context);
+    long token = world.driver.bind(context);
+    MemoryInfo info = world.driver.memoryInfo(context);
+    world.driver.restore(context, token);
+    assertThat(info.freeBytes()).isEqualTo(info.totalBytes());
+    world.driver.release(retained);
+  }
+
+  @Test
+  void whatItKeepsEndsWithTheContext() {
+    HostStepper stepper = stepped(config());
+    Device device = world.device;
+    DeviceBuffer ready = world.filled(stepper, BYTES, 1);
+    ready.close();
+    DeviceBuffer used = device.allocate(2 * BYTES);
+    used.fill((byte) 2);
+    used.close();
+    assertThat(device.memory().cached()).isEqualTo(BYTES);
+    assertThat(device.memory().pendingFree()).isEqualTo(2 * BYTES);
+    DeviceBuffer kept = device.allocate(3 * BYTES);
+    HostFaults.of(world.driver).failOperation(DriverCall.FILL, 1, DriverException.ILLEGAL_ADDRESS);
+    kept.fill((byte) 3);
+    Completion<Void> ended = device.context().reached();
+    stepper.completeAll();
+    assertThatThrownBy(ended::await).isInstanceOf(DeviceException.class);
+
+    kept.close();
+    assertThat(device.memory().inUse()).isZero();
+    assertThat(device.memory().cached()).isZero();
+  }
+
+  // --- many at once -------------------------------------------------------------------------
+
+  @Test
+  void tasksThatShareSizesShareBlocks() {
+    world = TestDevice.open(config());
+    Device device = world.device;
+    try (TaskScope<Boolean> scope = world.tasks.scope()) {
+      List<Fork<Boolean>> forks = new ArrayList<>();
+      for (int t = 0; t < 16; t++) {
+        byte value = (byte) t;
+        forks.add(scope.fork(() -> usesManyBuffers(device, value)));
+      }
+      assertThat(scope.join()).hasSize(forks.size()).containsOnly(true);
+    }
+    device.context().reached().await();
+    assertThat(device.memory().inUse()).isZero();
+    assertThat(device.memory().reused()).isPositive();
+    assertThat(device.memory().cached()).isEqualTo(driverUses());
+  }
+
+  private static boolean usesManyBuffers(Device device, byte value) {
+    for (int i = 0; i < 50; i++) {
+      try (DeviceBuffer buffer = device.allocate(BYTES)) {
+        buffer.fill(value);
+        assertThat(buffer.toBytes()).containsOnly(value);
+      }
+    }
+    return true;
+  }
+
+  // --- places -------------------------------------------------------------------------------
+
+  @Test
+  void ofVeryManyBuffersSomeRememberTheirPlaces() {
+    Site first = new Sites(CreationSites.SAMPLED).caller();
+    assertThat(first.isKnown()).isTrue();
+    Sites sites = new Sites(CreationSites.SAMPLED);
+    int known = 0;
+    Site made = first;
+    while (made.isKnown() && known < 1_000_000) {
+      made = sites.caller();
+      known++;
+    }
+    assertThat(known).as("enough for what a program keeps").isGreaterThan(1000);
+    assertThat(made.toString()).contains("-Dfairlead.memory.sites=all");
+    assertThat(sites.callerOfSame(made)).isSameAs(made);
+    assertThat(sites.callerToTell().isKnown()).as("an error always names its place").isTrue();
+    assertThat(new Sites(CreationSites.NONE).callerToTell().isKnown()).isFalse();
+  }
+
+  // --- settings -----------------------------------------------------------------------------
+
+  @Test
+  void thePoolIsASetting() {
+    Properties properties = new Properties();
+    assertThat(MemoryConfig.from(properties).pool()).isEqualTo(MemoryPool.FAIRLEAD);
+    properties.setProperty("fairlead.memory.pool", "Driver");
+    assertThat(MemoryConfig.from(properties).pool()).isEqualTo(MemoryPool.DRIVER);
+    properties.setProperty("fairlead.memory.pool", "lake");
+    assertThatThrownBy(() -> MemoryConfig.from(properties))
+        .isInstanceOf(IllegalArgumentException.class)
+        .hasMessageContaining("fairlead.memory.pool is 'lake'")
+        .hasMessageContaining("driver or fairlead");
+    properties.setProperty("fairlead.memory.pool", "fairlead");
+    properties.setProperty("fairlead.memory.sites", "all");
+    assertThat(MemoryConfig.from(properties).creationSites()).isEqualTo(CreationSites.ALL);
+    assertThatThrownBy(() -> MemoryConfig.defaults().withCachedBytesMax(-2))
+        .isInstanceOf(IllegalArgumentException.class);
+  }
+
+  @Test
+  void theDriversPoolKeepsNothing() {
+    world = TestDevice.open(config().withPool(MemoryPool.DRIVER));
+    world.device.allocate(BYTES).close();
+    world.device.context().reached().await();
+    assertThat(world.device.memory().cached()).isZero();
+    assertThat(driverUses()).isZero();
+    world.device.trim().await();
+  }
+}
