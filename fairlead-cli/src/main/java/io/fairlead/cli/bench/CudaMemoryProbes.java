@@ -51,7 +51,11 @@ final class CudaMemoryProbes {
     return Math.max(5, full / scale);
   }
 
-  /** A buffer is allocated and closed, in batches: for each. */
+  /**
+   * A buffer is allocated and closed, in batches: for each. Fairlead's own pool is in use unless
+   * {@code fairlead.memory.pool=driver} says otherwise: so from the second on no driver call is
+   * made, as with the pools of CuPy and PyTorch, where LWJGL and JCuda ask the driver each time.
+   */
   double[] allocations() {
     return inTask(
         () -> {
