@@ -19,6 +19,10 @@ import org.jspecify.annotations.Nullable;
  *       asked for again and again, beside any number of waits that have been long.
  * </ol>
  *
+ * <p>Where all that a poll asks about are waits that have just begun, it asks several times in a
+ * row: such a wait is as good as a spin, and what lies around a question, the look at everything
+ * else and the driver's mode of capture, takes longer than the question.
+ *
  * <p>A stream is left out while what is waited for there comes after what is waited for on another
  * stream: that one is asked, or comes after a third. So of many that come after each other only
  * those at the front are asked.
@@ -34,6 +38,12 @@ final class Asks {
 
   /** Those of them that are asked because they are the oldest. */
   private static final int OLDEST = 2;
+
+  /** Questions of one poll, if they are about waits that have just begun: 3 µs. */
+  static final int REPEATED_MAX = 4;
+
+  /** So long a wait counts as having just begun; a carrier looks all the time for that long. */
+  private static final long YOUNG_NANOS = 300_000;
 
   /** So long after one of the oldest was the one to end, the oldest are asked each time. */
   private static final long IN_ORDER_NANOS = 5_000_000;
@@ -173,9 +183,9 @@ final class Asks {
     if (count == 0) {
       return 0;
     }
-    int asked = driver.ask(context, handles, count, NANOS_MAX);
+    int asked = driver.ask(context, handles, repeated(count, now), NANOS_MAX);
     int found = 0;
-    for (int i = 0; i < asked; i++) {
+    for (int i = 0; i < Math.min(asked, count); i++) {
       StreamCore core = Objects.requireNonNull(chosen[i]);
       core.asked().atNanos = now;
       int drained = core.drainIfDue();
@@ -186,6 +196,20 @@ final class Asks {
     }
     Arrays.fill(chosen, null);
     return found;
+  }
+
+  /** Lists what is chosen again, if all of it is young. How many questions that makes. */
+  private int repeated(int count, long now) {
+    for (int i = 0; i < count; i++) {
+      if (now - Objects.requireNonNull(chosen[i]).newestSince() > YOUNG_NANOS) {
+        return count;
+      }
+    }
+    int all = count;
+    for (; all + count <= REPEATED_MAX; all += count) {
+      System.arraycopy(handles, 0, handles, all, count);
+    }
+    return all;
   }
 
   private int choose(Top top, int count) {

@@ -42,6 +42,7 @@ class AsksTest {
       World.until("all were asked about", () -> askedAbout(world).size() == STREAMS);
       assertThat(world.driver.questions())
           .allSatisfy(each -> assertThat(each).hasSizeBetween(1, Asks.ASKED_MAX))
+          .filteredOn(each -> each.size() > Asks.REPEATED_MAX)
           .allSatisfy(each -> assertThat(each).doesNotHaveDuplicates());
       assertThat(waits).noneMatch(Completion::isDone);
       world.driver.endAll();
@@ -60,6 +61,39 @@ class AsksTest {
       world.driver.endAll();
       wait.await();
     }
+  }
+
+  /** Between two polls lies more than a question takes: a young wait is as good as a spin. */
+  @Test
+  void aYoungWaitIsAskedAboutSeveralTimesInARow() {
+    try (World world = new World(FakeDriver.asked())) {
+      DeviceStream stream = world.context.openStream(0);
+      World.until(
+          "somebody came round while the wait was young",
+          () -> {
+            work(stream, "work");
+            Completion<Void> wait = stream.reached();
+            int before = world.driver.questions().size();
+            World.until("it was asked about", () -> world.driver.questions().size() > before);
+            world.driver.endOne(stream);
+            wait.await();
+            return world.driver.questions().stream()
+                .anyMatch(each -> each.size() == Asks.REPEATED_MAX);
+          });
+      work(stream, "long");
+      Completion<Void> wait = stream.reached();
+      World.until("it is asked about once each time", () -> isAskedOnce(world));
+      world.driver.endAll();
+      wait.await();
+      assertThat(askedAbout(world)).containsExactly(stream.handle());
+      stream.close();
+    }
+  }
+
+  private static boolean isAskedOnce(World world) {
+    List<List<Long>> questions = world.driver.questions();
+    return questions.subList(Math.max(0, questions.size() - 3), questions.size()).stream()
+        .allMatch(each -> each.size() == 1);
   }
 
   /** Streams that end in the order in which they were waited for are found at once. */
