@@ -28,7 +28,7 @@ import org.jspecify.annotations.Nullable;
  * those at the front are asked.
  *
  * <p>The interval ends at {@link #INTERVAL_NANOS}, or longer if so many are asked that this would
- * take more than a hundredth of a core.
+ * take more than a two-hundredth of a core.
  *
  * <p>Used by the poller alone: one thread at a time, one after the other.
  */
@@ -55,10 +55,10 @@ final class Asks {
   private static final int INTERVAL_SHIFT = 5;
 
   /** Longest time between two questions about a stream, if there are not too many. */
-  private static final long INTERVAL_NANOS = 1_000_000;
+  private static final long INTERVAL_NANOS = 10_000_000;
 
-  /** What each stream adds to that: 100 times what a question costs. */
-  private static final long INTERVAL_NANOS_EACH = 75_000;
+  /** What each stream adds to that: 200 times what a question costs. */
+  private static final long INTERVAL_NANOS_EACH = 150_000;
 
   /** What is known of one stream. */
   static final class Asked {
@@ -67,14 +67,13 @@ final class Asks {
     private long changedNanos;
 
     /** How many intervals have passed since it was asked. */
-    private double overdue(StreamCore core, long now, long intervalMax) {
+    private double overdue(StreamCore core, long now, int offered) {
       if (done != core.done()) {
         done = core.done();
         changedNanos = now;
       }
       long unchanged = now - Math.max(changedNanos, core.newestSince());
-      long interval = Math.clamp(unchanged >> INTERVAL_SHIFT, 1, intervalMax);
-      return (double) (now - atNanos) / interval;
+      return (double) (now - atNanos) / intervalNanos(unchanged, offered);
     }
   }
 
@@ -165,13 +164,23 @@ final class Asks {
     for (StreamCore core : offered) {
       oldest.offer(core, (double) (now - core.waitedSince()));
     }
-    long intervalMax = Math.max(INTERVAL_NANOS, offered.size() * INTERVAL_NANOS_EACH);
     for (StreamCore core : offered) {
-      double rank = core.asked().overdue(core, now, intervalMax);
+      double rank = core.asked().overdue(core, now, offered.size());
       if (rank >= 1 && !(isInOrder(now) && oldest.has(core))) {
         overdue.offer(core, rank);
       }
     }
+  }
+
+  /**
+   * Between two questions about a stream.
+   *
+   * @param unchanged for how long nothing has changed there
+   * @param offered how many could be asked
+   */
+  static long intervalNanos(long unchanged, int offered) {
+    long most = Math.max(INTERVAL_NANOS, offered * INTERVAL_NANOS_EACH);
+    return Math.clamp(unchanged >> INTERVAL_SHIFT, 1, most);
   }
 
   private boolean isInOrder(long now) {

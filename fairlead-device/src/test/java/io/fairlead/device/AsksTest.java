@@ -9,6 +9,8 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Whom the poller asks about, where signals do not arrive by themselves. */
 class AsksTest {
@@ -208,5 +210,25 @@ class AsksTest {
       world.driver.endAll();
       longWait.await();
     }
+  }
+
+  /** At 0.75 µs for each, less than a hundredth of a core. */
+  @ParameterizedTest
+  @ValueSource(ints = {1, 16, 48, 64})
+  void longWaitsAreAskedAboutSeldom(int streams) {
+    double questions = 0;
+    long look = 1_000_000;
+    for (long age = look; age < 1_000_000_000; age += look) {
+      questions += streams * Math.min(1, (double) look / Asks.intervalNanos(age, streams));
+    }
+    assertThat(questions * 750).isLessThan(0.01 * 1_000_000_000);
+  }
+
+  @Test
+  void theIntervalIsAShareOfTheWait() {
+    assertThat(Asks.intervalNanos(0, 64)).isEqualTo(1);
+    assertThat(Asks.intervalNanos(3_200_000, 64)).isEqualTo(100_000);
+    assertThat(Asks.intervalNanos(10_000_000_000L, 1)).isEqualTo(10_000_000);
+    assertThat(Asks.intervalNanos(10_000_000_000L, 1_000)).isEqualTo(150_000_000);
   }
 }

@@ -31,11 +31,12 @@ public record TaskConfig(
 
   /**
    * NONBLOCKING; 1,024 commands (a few dozen threads, each with a burst); 250 spins (about 10 µs,
-   * the cost of a park and unpark); 50 yields; 1 ms (looks at waits of 50 ms and more then cost
-   * about a hundredth of a processor); own carriers if they can be had.
+   * the cost of a park and unpark); 50 yields; 5 ms (reached after 250 ms; a nap costs 13 to 20 µs
+   * of a processor, so naps of 1 ms cost up to a fiftieth of one, and these a few thousandths); own
+   * carriers if they can be had.
    */
   public static final TaskConfig DEFAULT =
-      new TaskConfig(WaitMode.NONBLOCKING, 1024, 250, 50, 1_000_000, null);
+      new TaskConfig(WaitMode.NONBLOCKING, 1024, 250, 50, 5_000_000, null);
 
   public TaskConfig {
     Objects.requireNonNull(waitMode, "waitMode");
