@@ -136,6 +136,12 @@ final class Carrier extends RoleThread {
   /** What it runs wants it to look around, and yields for that. */
   private boolean lookDue;
 
+  /**
+   * It polls between two tasks. What it finds then is for whoever comes first: where all processors
+   * are in use, the system may take this one's away before it goes on.
+   */
+  private boolean looksAround;
+
   private int victim;
 
   /** A next slot that this one, as a thief, has seen filled: whose, in which turn, and when. */
@@ -204,13 +210,26 @@ final class Carrier extends RoleThread {
         || clock - lookedAround > Carriers.POLL_NANOS) {
       lookDue = false;
       lookedAround = clock;
-      carriers.poll();
-      Resumable common = takeCommon();
+      Resumable common = lookAround();
       if (common != null) {
         return common;
       }
     }
     return nextOwn();
+  }
+
+  /**
+   * Between two tasks. What the poll finds lies with nobody, until this one or another takes it.
+   */
+  private @Nullable Resumable lookAround() {
+    looksAround = true;
+    carriers.poll();
+    looksAround = false;
+    Resumable common = takeCommon();
+    if (common == null && !carriers.ready.isEmpty()) {
+      carriers.signal(); // another takes just now, and may not take all
+    }
+    return common;
   }
 
   /**
@@ -320,6 +339,10 @@ final class Carrier extends RoleThread {
   // -------------------------------------------------------------------
 
   void ready(Resumable resumable) {
+    if (looksAround) {
+      carriers.ready.add(resumable); // and sees to it itself, or signals: see lookAround
+      return;
+    }
     Resumable runs = mounted;
     if (resumable.isSameThread(runs)) {
       put(resumable); // it yielded, or was woken before it slept: others first
@@ -478,6 +501,9 @@ final class Carrier extends RoleThread {
     if (found == null && (searches || begins())) {
       searches = true;
       found = lookForAWhile();
+    }
+    if (found != null) {
+      TURNS.setOpaque(this, turns + 1); // it has not stood still all the time that it slept
     }
     ran = false;
     if (searches) {

@@ -65,7 +65,9 @@ import org.jspecify.annotations.Nullable;
  *
  * It searches on for {@link Nap#SEARCH_NANOS}, then it naps, for a share of the time that it has
  * waited. A ring wakes it from a nap, and it searches on again. While carriers are all busy, or
- * sleep because the attendant has just gone to run something, the watcher polls, or wakes one.
+ * sleep because the attendant has just gone to run something, the watcher polls, or wakes one. What
+ * a busy carrier finds between two tasks it puts into the common queue and takes from there, so
+ * that others go on with it at their next fork if the system takes the processor away just then.
  *
  * <p><b>The next slot</b> is not published in that sense: what a running task wakes last waits
  * there for it to suspend, since waking a carrier costs more than most tasks go on for. A task that

@@ -28,6 +28,10 @@ import java.util.concurrent.locks.LockSupport;
  * ready work shares the processors with it, but only one for each processor. One whose task forks
  * does not stand still: it takes what is ready at a fork, and a spare would take the processor from
  * it.
+ *
+ * <p>What lies with a carrier that has not moved for 200 µs is handed over whatever the carrier
+ * does: it may have lost its processor on the way from a poll to what that has found, or have come
+ * by a fork just before.
  */
 final class Watcher extends RoleThread {
   private static final int AWAKE = 0;
@@ -139,7 +143,7 @@ final class Watcher extends RoleThread {
   }
 
   /** When there has to be another round; the most urgent first. */
-  private enum Need {
+  enum Need {
     /** Something waits, with a carrier that stands still or with nobody to poll it. */
     NOW,
     /** Something is ready, or pending and looked at, and carriers go on. */
@@ -148,7 +152,7 @@ final class Watcher extends RoleThread {
   }
 
   /** One round. */
-  private Need look(long now) {
+  Need look(long now) {
     Need pending = lookAtPending(now);
     Need ready = lookAtCarriers(now);
     return pending.compareTo(ready) < 0 ? pending : ready;
@@ -176,13 +180,14 @@ final class Watcher extends RoleThread {
     int active = 0;
     for (Carrier carrier : carriers.all()) {
       boolean mounted = carrier.isMounted();
-      boolean still = standsStill(carrier, now) && mounted;
+      boolean unmoved = isUnmoved(carrier, now);
+      boolean still = unmoved && mounted && !carrier.forksNow(now);
       carrier.still = still;
       active += mounted ? 1 : 0;
       stuck += still ? 1 : 0;
       if (carrier.hasWork()) {
         ready = true;
-        handedOver |= still && carrier.handOver();
+        handedOver |= unmoved && carrier.handOver();
       }
     }
     boolean common = !carriers.ready.isEmpty();
@@ -222,13 +227,13 @@ final class Watcher extends RoleThread {
     return Math.min(blocked + Math.min(computing, carriers.regulars), SPARES_MAX);
   }
 
-  private static boolean standsStill(Carrier carrier, long now) {
+  private static boolean isUnmoved(Carrier carrier, long now) {
     long turns = carrier.turns();
     if (turns != carrier.turnsSeen) {
       carrier.turnsSeen = turns;
       carrier.turnsSeenNanos = now;
     }
-    return now - carrier.turnsSeenNanos >= LATE_NANOS && !carrier.forksNow(now);
+    return now - carrier.turnsSeenNanos >= LATE_NANOS;
   }
 
   private boolean isCommonLate(long now) {

@@ -15,8 +15,10 @@ import java.util.Map;
 import java.util.SplittableRandom;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
@@ -723,6 +725,92 @@ class CarriersTest {
     Completion.Source<Role> source = Completion.source();
     pending.set(source);
     return source.completion().await(Duration.ofSeconds(30));
+  }
+
+  /** A callback that holds a busy carrier up, in its poll, stands for a system that does. */
+  @Test
+  void whatAPollHasFoundGoesOnElsewhereIfThePollerDoesNot() {
+    Carriers carriers = new Carriers("test", 2).startUnwatched(); // so that nobody hands it over
+    opened.add(carriers);
+    AtomicBoolean stop = new AtomicBoolean();
+    AtomicReference<Completion.Source<Integer>> pending = new AtomicReference<>();
+    CountDownLatch wentOn = new CountDownLatch(1);
+    AtomicBoolean inTime = new AtomicBoolean();
+    Looked source = new Looked();
+    source.found =
+        () -> {
+          Completion.Source<Integer> found = pending.getAndSet(null);
+          if (found == null) {
+            return false;
+          }
+          found.complete(1);
+          inTime.set(comes(wentOn));
+          return true;
+        };
+    Polled polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+    List<Thread> forkers = new ArrayList<>();
+    CountDownLatch fork = new CountDownLatch(2);
+    for (int i = 0; i < 2; i++) {
+      forkers.add(
+          start(
+              carriers,
+              () -> {
+                fork.countDown();
+                forkUntil(stop::get);
+              }));
+    }
+    join(
+        start(
+            carriers,
+            () -> {
+              await(fork);
+              Completion.Source<Integer> end = Completion.source();
+              pending.set(end);
+              end.completion().await();
+              wentOn.countDown();
+            }));
+    stop.set(true);
+    forkers.forEach(CarriersTest::join);
+    source.pending = false;
+    carriers.removeSource(polled);
+    assertThat(inTime).as("went on while the poller was held up").isTrue();
+  }
+
+  private static boolean comes(CountDownLatch latch) {
+    try {
+      return latch.await(20, TimeUnit.SECONDS);
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  /** It may have lost its processor just after it came by a fork. */
+  @Test
+  void whatLiesWithACarrierThatDoesNotMoveIsHandedOverThoughItForkedJustNow() {
+    Carriers carriers = new Carriers("test", 2); // by hand: none is started
+    Carrier forks = carriers.all()[0];
+    long now = System.nanoTime();
+    assertThat(forks.isLookDue(now)).isFalse();
+    assertThat(forks.forksNow(now)).isTrue();
+    forks.ready(new Resumable.Free(carriers));
+    carriers.watcher.look(now);
+    assertThat(carriers.ready.isEmpty()).as("it may go on soon").isTrue();
+    carriers.watcher.look(now + Watcher.LATE_NANOS);
+    assertThat(carriers.ready.isEmpty()).as("it does not").isFalse();
+    assertThat(forks.still).as("and is given no spare").isFalse();
+  }
+
+  @Test
+  void aCarrierThatHasSleptDoesNotCountAsStandingStillWhenItRuns() {
+    Carriers carriers = carriers(1);
+    for (int i = 0; i < 20; i++) {
+      Carrier only = carriers.all()[0];
+      Eventually.holds("it sleeps", only::isParked);
+      long asleep = only.turns();
+      AtomicLong runs = new AtomicLong();
+      join(start(carriers, () -> runs.set(only.turns())));
+      assertThat(runs.get()).isGreaterThan(asleep);
+    }
   }
 
   @Test
