@@ -146,7 +146,8 @@ final class CudaProbes {
   }
 
   /**
-   * A launch, and a parked wait for it, while other tasks keep all carriers busy.
+   * A launch, and a parked wait for it, while other tasks keep all carriers busy. Until the code is
+   * warm, compilers compete with them for the processors, and either loses one for milliseconds.
    *
    * @param busy what they do, over and over
    */
@@ -154,6 +155,7 @@ final class CudaProbes {
     WakeProbes wakes = new WakeProbes(fairlead, scale > 1);
     return wakes.whileBusy(
         busy,
+        1_500 * MILLI / scale,
         () -> {
           long start = System.nanoTime();
           launchAndWait(context.stream(), nanos);

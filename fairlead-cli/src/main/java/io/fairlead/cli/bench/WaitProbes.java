@@ -37,6 +37,12 @@ final class WaitProbes implements AutoCloseable {
   /** Of the long kernels' time, after it was seen that they run. */
   private static final double MEASURED = 0.7;
 
+  /**
+   * Waits of a fortieth, before the processor time of long ones is measured: most looks come early
+   * in a wait, and what compilers use then is not what waits cost.
+   */
+  private static final int WARM_UP_ROUNDS = 40;
+
   /** After a task has said that it will wait, until it has parked. */
   private static final long PARKING_NANOS = 100_000;
 
@@ -145,21 +151,23 @@ final class WaitProbes implements AutoCloseable {
   double[][] coreOfLongWaits(int rounds) {
     double[] shares = new double[rounds];
     double[] late = new double[rounds];
-    coreOfLongWaits(); // warms up
+    for (int i = 0; i < WARM_UP_ROUNDS; i++) {
+      coreOfLongWaits(longNanos / WARM_UP_ROUNDS);
+    }
     for (int round = 0; round < rounds; round++) {
-      double[] both = coreOfLongWaits();
+      double[] both = coreOfLongWaits(longNanos);
       shares[round] = both[0];
       late[round] = both[1];
     }
     return new double[][] {shares, late};
   }
 
-  private double[] coreOfLongWaits() {
+  private double[] coreOfLongWaits(long kernelNanos) {
     OperatingSystemMXBean process =
         (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
     try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
       AtomicInteger waiting = new AtomicInteger();
-      slow.forEach(stream -> spin.launch(stream, ALONE, longNanos));
+      slow.forEach(stream -> spin.launch(stream, ALONE, kernelNanos));
       long launched = System.nanoTime();
       for (DeviceStream stream : slow) {
         scope.fork(
@@ -176,7 +184,7 @@ final class WaitProbes implements AutoCloseable {
       long used = process.getProcessCpuTime() - cpu;
       long end = System.nanoTime();
       return new double[] {
-        (double) used / (end - start), Math.max(0, (double) (end - launched - longNanos))
+        (double) used / (end - start), Math.max(0, (double) (end - launched - kernelNanos))
       };
     }
   }

@@ -403,16 +403,17 @@ final class WakeProbes {
 
   /** How late a waiter runs that another thread wakes while tasks keep all carriers busy. */
   double[] whileBusy(Runnable busy) {
-    return whileBusy(busy, WakeProbes::late);
+    return whileBusy(busy, 0, WakeProbes::late);
   }
 
   /**
    * What a task measures while others keep all carriers busy.
    *
    * @param busy what they do, over and over
+   * @param warmUpNanos for how long at least it measures before the samples are taken
    * @param sample one measurement
    */
-  double[] whileBusy(Runnable busy, DoubleSupplier sample) {
+  double[] whileBusy(Runnable busy, long warmUpNanos, DoubleSupplier sample) {
     int rounds = quick ? 200 : 2_000;
     AtomicBoolean stop = new AtomicBoolean();
     double[] samples = new double[rounds];
@@ -431,11 +432,11 @@ final class WakeProbes {
       scope.fork(
           () -> {
             try {
-              for (int i = -rounds / 4; i < rounds; i++) {
-                double value = sample.getAsDouble();
-                if (i >= 0) {
-                  samples[i] = value;
-                }
+              for (int i = 0; i < rounds / 4 || System.nanoTime() - start < warmUpNanos; i++) {
+                var _ = sample.getAsDouble();
+              }
+              for (int i = 0; i < rounds; i++) {
+                samples[i] = sample.getAsDouble();
               }
             } finally {
               stop.set(true);
