@@ -441,6 +441,11 @@ final class StreamCore {
     return isDue(sequence);
   }
 
+  /** Whether a memory read finds the end, of which nobody is told. */
+  boolean isFoundByLooking() {
+    return !context.isNotified(this) && !mustAsk();
+  }
+
   /** Whether {@link #refreshDone} may know too little. A memory read. */
   boolean mustAsk() {
     return driver.mustAsk(handle);

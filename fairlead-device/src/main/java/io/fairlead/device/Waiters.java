@@ -316,6 +316,11 @@ final class Waiters {
     }
 
     @Override
+    public boolean isFoundByLooking() {
+      return stream.isFoundByLooking();
+    }
+
+    @Override
     public boolean block(long nanos) {
       return stream.block(sequence) && isDone();
     }

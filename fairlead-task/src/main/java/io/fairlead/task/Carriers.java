@@ -249,6 +249,15 @@ final class Carriers {
         && carrier.hasWork();
   }
 
+  /** Whether the carrier below the calling task has nothing else to run, and nobody has. */
+  static boolean isIdleHere() {
+    return VirtualThreads.closed() == null
+        && Thread.currentThread().isVirtual()
+        && VirtualThreads.carrier() instanceof Carrier carrier
+        && !carrier.hasWork()
+        && carrier.carriers.ready.isEmpty();
+  }
+
   // --- making ready
   // -------------------------------------------------------------------------------
 

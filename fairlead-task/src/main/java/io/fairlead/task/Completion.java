@@ -70,8 +70,9 @@ import org.jspecify.annotations.Nullable;
  * <p><b>Lock order.</b> No locks. Callbacks run under none.
  *
  * <p><b>Waiting</b> comes in the three {@link WaitMode}s. NONBLOCKING escalates: look, on a
- * platform thread spin for at most a microsecond, park. A thread of an {@link Owner} that waits
- * goes on polling that owner's sources meanwhile, since nobody else does.
+ * platform thread spin for at most a microsecond, on a carrier of ours that has nothing else to run
+ * look for some microseconds at what only looking finds, park. A thread of an {@link Owner} that
+ * waits goes on polling that owner's sources meanwhile, since nobody else does.
  *
  * @param <T> the type of the value
  */
@@ -94,6 +95,12 @@ public final class Completion<T extends @Nullable Object> {
    * virtual one parks at once: that is cheap, and its carrier may be who completes this.
    */
   private static final int SPINS_BEFORE_PARK = 24;
+
+  /**
+   * How long a task on an idle carrier looks by itself: what it has just launched may end sooner
+   * than it takes to be put down and taken up again, and the carrier would do nothing but look.
+   */
+  private static final long LOOK_NANOS = 10_000;
 
   /** SPIN: looks between two looks at the clock and the interrupt status. */
   private static final int SPINS_PER_CHECK = 32;
@@ -691,6 +698,10 @@ public final class Completion<T extends @Nullable Object> {
    * its node, since that is what each parked task holds.
    */
   private Object parkForGood(@Nullable Execution here, Task task) {
+    Object soon = help == null || !help.isFoundByLooking() ? null : lookForAWhile(help);
+    if (soon != null) {
+      return soon;
+    }
     Waiter waiter = new Waiter(Thread.currentThread());
     if (here != null) {
       here.expose();
@@ -713,6 +724,23 @@ public final class Completion<T extends @Nullable Object> {
         here.cover();
       }
     }
+  }
+
+  /** The outcome, or null if none came soon or the carrier has something to run. */
+  private @Nullable Object lookForAWhile(WaitHelp looking) {
+    long end = System.nanoTime() + LOOK_NANOS;
+    while (Carriers.isIdleHere()) {
+      looking.poll();
+      Object seen = look();
+      if (isOutcome(seen)) {
+        return seen;
+      }
+      if (System.nanoTime() >= end) {
+        return null;
+      }
+      Thread.onSpinWait();
+    }
+    return null;
   }
 
   /** What the caller's task has forked is for runners to take meanwhile. */

@@ -15,6 +15,15 @@ public interface WaitHelp {
   boolean poll();
 
   /**
+   * Whether {@link #poll} alone finds the end, and nobody is told of it. A task whose carrier has
+   * nothing else to run then looks for some microseconds itself before it parks. Any thread; never
+   * blocks; cheap.
+   */
+  default boolean isFoundByLooking() {
+    return false;
+  }
+
+  /**
    * BLOCKING: blocks the calling OS thread until the operation is done, or for about {@code nanos}
    * where the engine can bound its wait.
    *

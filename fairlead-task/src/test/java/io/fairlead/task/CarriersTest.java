@@ -98,6 +98,74 @@ class CarriersTest {
     assertThat(((Carrier) seen.get()).carriers).isSameAs(carriers);
   }
 
+  /** Of which nobody is told: it is settled by whoever looks, and here only the waiter does. */
+  private static final class Found implements WaitHelp {
+    private final Completion.Source<String> source = Completion.source(this);
+    private final boolean foundByLooking;
+    private final AtomicInteger looks = new AtomicInteger();
+
+    Found(boolean foundByLooking) {
+      this.foundByLooking = foundByLooking;
+    }
+
+    @Override
+    public boolean poll() {
+      looks.incrementAndGet();
+      return source.complete("found");
+    }
+
+    @Override
+    public boolean isFoundByLooking() {
+      return foundByLooking;
+    }
+
+    @Override
+    public boolean block(long nanos) {
+      return false;
+    }
+  }
+
+  @Test
+  void aTaskOnAnIdleCarrierLooksItselfBeforeItParks() {
+    Found looked = new Found(true);
+    AtomicReference<String> seen = new AtomicReference<>();
+    join(start(carriers(1), () -> seen.set(looked.source.completion().await())));
+    assertThat(seen.get()).isEqualTo("found");
+    assertThat(looked.looks.get()).isEqualTo(1);
+  }
+
+  @Test
+  void aTaskDoesNotLookForWhatOthersAreToldOf() {
+    Found looked = new Found(false);
+    AtomicReference<String> seen = new AtomicReference<>();
+    Thread waiter = start(carriers(1), () -> seen.set(looked.source.completion().await()));
+    while (waiter.getState() != Thread.State.WAITING) {
+      Thread.onSpinWait();
+    }
+    looked.source.complete("told");
+    join(waiter);
+    assertThat(seen.get()).isEqualTo("told");
+    assertThat(looked.looks.get()).isZero();
+  }
+
+  @Test
+  void aTaskDoesNotLookWhileItsCarrierHasOthersToRun() {
+    Found looked = new Found(true);
+    Carriers carriers = carriers(1);
+    AtomicReference<String> seen = new AtomicReference<>();
+    join(
+        start(
+            carriers,
+            () -> {
+              Thread waiter = start(carriers, () -> seen.set(looked.source.completion().await()));
+              start(carriers, () -> looked.source.complete("told"));
+              Thread.yield();
+              join(waiter);
+            }));
+    assertThat(seen.get()).isEqualTo("told");
+    assertThat(looked.looks.get()).isZero();
+  }
+
   @Test
   void whatATaskStartsPlainlyRunsOnThemToo() {
     Carriers carriers = carriers(2);
