@@ -8,6 +8,9 @@ import io.fairlead.device.DeviceStream;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.task.Completion;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
@@ -22,6 +25,8 @@ import org.junit.jupiter.api.condition.OS;
  */
 @EnabledOnOs(OS.LINUX)
 class ForeignCodeContractTest {
+
+  private static final int RELAXED = 2;
 
   private abstract static class OnStandIn extends ForeignCodeContract {
     final StandInLibrary standIn = StandInLibrary.get();
@@ -109,6 +114,47 @@ class ForeignCodeContractTest {
           .allMatch(trap -> trap.startsWith("stale handle: "))
           .allMatch(trap -> trap.contains("stream 0x" + Long.toHexString(theirs)));
       standIn.clearTraps();
+    }
+
+    /**
+     * A signal of ours would become a part of their graph: nobody would see it now, and each launch
+     * would write its old value over a newer one.
+     */
+    @Test
+    void anAdoptedStreamThatItsMakerCapturesIsLeftAlone() {
+      long theirs = foreignStream();
+      MemorySegment raw = MemorySegment.ofAddress(theirs);
+      DeviceStream adopted = device.adoptStream(theirs);
+      long previous = device.context().binding().bind();
+      assertThat(standIn.call("cuStreamBeginCapture_v2", raw, RELAXED)).isZero();
+      device.context().binding().restore(previous);
+      Completion<Void> waits = adopted.reached();
+      assertThat(waits.cause())
+          .isInstanceOf(DeviceException.class)
+          .hasMessageContaining("captured by its maker")
+          .hasMessageContaining("wait until that capture has ended");
+      assertThatThrownBy(() -> device.stream().after(adopted.mark()))
+          .isInstanceOf(DeviceException.class)
+          .hasMessageContaining("captured by its maker");
+      endsEmpty(raw);
+      adopted.reached().await();
+      assertThat(device.context().isLost()).isFalse();
+      adopted.close();
+      previous = device.context().binding().bind();
+      call(cudart(), "cudaStreamDestroy", theirs);
+      device.context().binding().restore(previous);
+    }
+
+    /** Their capture goes on as if nobody had looked, and has nothing of ours. */
+    private void endsEmpty(MemorySegment stream) {
+      long previous = device.context().binding().bind();
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment graph = arena.allocate(ValueLayout.ADDRESS);
+        assertThat(standIn.call("cuStreamEndCapture", stream, graph)).isZero();
+        assertThat(standIn.call("cuGraphDestroy", graph.get(ValueLayout.ADDRESS, 0))).isZero();
+      } finally {
+        device.context().binding().restore(previous);
+      }
     }
   }
 

@@ -481,6 +481,12 @@ public final class CudaDriver implements Driver {
   CudaStream enterStream(DriverCall call, long handle) {
     CudaStream found = state.handles().stream(handle);
     enter(call, found);
+    try {
+      found.checkNotCapturedByMaker(call);
+    } catch (DriverException e) {
+      found.exit();
+      throw e;
+    }
     return found;
   }
 

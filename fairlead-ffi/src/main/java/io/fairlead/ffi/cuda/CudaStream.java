@@ -380,6 +380,38 @@ final class CudaStream extends CudaObject {
     }
   }
 
+  /**
+   * Refuses a call on an adopted stream that its maker captures. It would be written down instead
+   * of run: whoever waits for a signal would wait for ever, and each launch of that graph would
+   * write the old value again, into a word that may be another stream's by then. The caller has
+   * entered.
+   */
+  void checkNotCapturedByMaker(DriverCall call) {
+    if (isAdopted() && isCapturedByMaker()) {
+      throw Status.refused(
+          DriverException.CAPTURE_UNSUPPORTED,
+          call
+              + " is not possible on the adopted stream "
+              + Status.hex(raw)
+              + " while it is captured by its maker; wait until that capture has ended");
+    }
+  }
+
+  /** An answer that is no success is left to the call itself, which says what is wrong. */
+  private boolean isCapturedByMaker() {
+    GraphApi graphs = context.api.graphs();
+    if (!graphs.hasCaptureStatus()) {
+      return false;
+    }
+    Scratch scratch = Scratch.take();
+    try {
+      return graphs.streamIsCapturing(raw, scratch.answer()) == Status.SUCCESS
+          && scratch.intAnswer() != 0;
+    } finally {
+      scratch.giveBack();
+    }
+  }
+
   /** Whether the driver may be asked about this stream; if so, {@link #asked} afterwards. */
   boolean mayAsk() {
     QUESTIONS.getAndAdd(this, 1);

@@ -27,6 +27,7 @@ final class GraphApi {
 
   private final MemorySegment streamBeginCapture;
   private final MemorySegment streamEndCapture;
+  private final MemorySegment streamIsCapturing;
   private final MemorySegment create;
   private final MemorySegment addKernelNode;
   private final MemorySegment addMemcpyNode;
@@ -46,6 +47,7 @@ final class GraphApi {
   GraphApi(Function<String[], MemorySegment> find) {
     streamBeginCapture = found(find, "cuStreamBeginCapture_v2");
     streamEndCapture = found(find, "cuStreamEndCapture");
+    streamIsCapturing = find.apply(new String[] {"cuStreamIsCapturing"});
     create = found(find, "cuGraphCreate");
     addKernelNode = found(find, "cuGraphAddKernelNode_v2", "cuGraphAddKernelNode");
     addMemcpyNode = found(find, "cuGraphAddMemcpyNode");
@@ -61,6 +63,11 @@ final class GraphApi {
   /** Whether {@link #upload} is there. */
   boolean hasUpload() {
     return upload.address() != 0;
+  }
+
+  /** Whether {@link #streamIsCapturing} is there. */
+  boolean hasCaptureStatus() {
+    return streamIsCapturing.address() != 0;
   }
 
   private MemorySegment found(Function<String[], MemorySegment> find, String... names) {
@@ -91,6 +98,14 @@ final class GraphApi {
       return (int) PP.invokeExact(this.streamEndCapture, stream, graph);
     } catch (Throwable e) {
       throw CudaApi.unexpected("cuStreamEndCapture", e);
+    }
+  }
+
+  int streamIsCapturing(long stream, long status) {
+    try {
+      return (int) PP.invokeExact(this.streamIsCapturing, stream, status);
+    } catch (Throwable e) {
+      throw CudaApi.unexpected("cuStreamIsCapturing", e);
     }
   }
 
