@@ -137,10 +137,9 @@ final class Reclaimer {
   }
 
   private void watched(Entry entry, int index, Completion<Void> done) {
-    if (done.cause() == null) {
+    if (done.cause() == null || entry.frontier.mark(index).stream().context().isLost()) {
+      // A use that ended with its context says nothing of the others, whose device may be another.
       watch(entry, index + 1);
-    } else if (entry.frontier.mark(index).stream().context().isLost()) {
-      release(entry); // the memory ended with its context
     } else {
       entry.move(Entry.WATCHED, Entry.LISTED); // not known to be reached: a sweep may tell
     }

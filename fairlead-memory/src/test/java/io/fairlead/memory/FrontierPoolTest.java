@@ -21,6 +21,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -345,6 +346,43 @@ class FrontierPoolTest {
     kept.close();
     assertThat(device.memory().inUse()).isZero();
     assertThat(device.memory().cached()).isZero();
+  }
+
+  /** What that device read ended with it; what others read did not. */
+  @Test
+  void aDeviceThatIsLostEndsItsOwnUsesOnly() {
+    MemoryConfig config = config().withLimit(4 * BYTES);
+    world = TestDevice.open(config, Map.of("stepped", "true", "devices", "2"));
+    HostStepper stepper = world.stepper();
+    Device losing = world.devices.get(1);
+    DeviceBuffer target = losing.allocate(BYTES);
+    DeviceBuffer faulty = losing.allocate(BYTES);
+    DeviceStream faulting = losing.context().openStream(0);
+    Completion<Void> made = losing.context().reached();
+    DeviceBuffer buffer = world.filled(stepper, BYTES, 7);
+    assertThat(made.isDone()).isTrue();
+
+    target.copyFrom(buffer);
+    MemorySegment host = Arena.ofAuto().allocate(BYTES);
+    DeviceStream reader = world.newStream();
+    reader.copyToHost(host, buffer, 0);
+    buffer.close();
+    Completion<Reservation> all = world.device.requestReservation(4 * BYTES);
+    assertThat(all.isDone()).isFalse();
+
+    HostFaults.of(world.driver).failOperation(DriverCall.FILL, 1, DriverException.ILLEGAL_ADDRESS);
+    faulting.fill(faulty, 0, BYTES, (byte) 1);
+    stepper.completeAll(faulting.handle());
+    assertThat(losing.context().isLost()).isTrue();
+    assertThat(stepper.pending(reader.handle())).isNotEmpty();
+    assertThat(all.isDone()).isFalse();
+
+    stepper.completeAll();
+    assertThat(host.get(ValueLayout.JAVA_BYTE, BYTES - 1)).isEqualTo((byte) 7);
+    all.getNow().close();
+    faulting.close();
+    target.close();
+    faulty.close();
   }
 
   // --- many at once -------------------------------------------------------------------------
