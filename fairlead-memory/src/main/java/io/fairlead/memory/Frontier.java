@@ -24,21 +24,38 @@ final class Frontier {
 
   /** What is left of it: uses that are not known to have ended. A memory read for each. */
   Frontier unreached() {
-    Mark still = write != null && write.stream().isReached(write) ? null : write;
+    Mark still = write != null && isReached(write) ? null : write;
     List<Mark> stillRead =
         reads.isEmpty()
             ? reads
-            : reads.stream().filter(each -> !each.stream().isReached(each)).toList();
+            : reads.stream().filter(each -> !isOver(each) && !isReached(each)).toList();
     return still == null && stillRead.isEmpty() ? NONE : new Frontier(still, stillRead);
+  }
+
+  /** As {@link #unreached}; all of it if the driver no longer knows a stream. */
+  Frontier left() {
+    try {
+      return unreached();
+    } catch (DeviceException unknown) {
+      return this;
+    }
+  }
+
+  /**
+   * Whether the reader, which may be another device than the memory's, is lost: it brings nobody
+   * anything any more, and cannot be waited for.
+   */
+  static boolean isOver(Mark read) {
+    return read.stream().context().isLost();
+  }
+
+  private static boolean isReached(Mark mark) {
+    return mark.stream().isReached(mark);
   }
 
   /** Whether every use is known to have ended; not if the driver no longer knows a stream. */
   boolean isReached() {
-    try {
-      return unreached() == NONE;
-    } catch (DeviceException unknown) {
-      return false;
-    }
+    return left() == NONE;
   }
 
   /** Whether work that {@code stream} is given next comes after all of it anyway. */
@@ -48,7 +65,7 @@ final class Frontier {
         return false;
       }
       for (Mark read : reads) {
-        if (!stream.comesAfter(read)) {
+        if (!isOver(read) && !stream.comesAfter(read)) {
           return false;
         }
       }

@@ -393,7 +393,7 @@ final class FrontierPool implements Pool {
     DeviceStream stream = exit();
     for (Resting block : all) {
       if (block.takeUnreached()) {
-        below.free(stream, block.address, block.frontier);
+        below.free(stream, block.address, block.frontier.left());
         budget.release(block.charge);
       } else if (block.takeReleased()) {
         ready.addAndGet(-block.charge.bytes);
@@ -581,7 +581,7 @@ final class FrontierPool implements Pool {
 
     Block reuse(Charge paid) {
       pool.reused.increment();
-      return new Block(address, wasReady ? Frontier.NONE : frontier, paid);
+      return new Block(address, wasReady ? Frontier.NONE : frontier.left(), paid);
     }
 
     @Override

@@ -231,7 +231,10 @@ final class Storage {
     for (int i = 0; writes && i < readerCount; i++) {
       DeviceStream reader = readers[i];
       if (reader != null && reader != stream) {
-        marks.add(new Mark(reader, read[i]));
+        Mark mark = new Mark(reader, read[i]);
+        if (!Frontier.isOver(mark)) {
+          marks.add(mark);
+        }
       }
     }
     return marks;

@@ -385,6 +385,43 @@ class FrontierPoolTest {
     faulty.close();
   }
 
+  /** Memory of a sound device is not lost with one that has read it. */
+  @Test
+  void whatALostDeviceHasReadIsUsedOn() {
+    MemoryConfig config = config().withLimit(2 * BYTES).withCachedBytesMax(2 * BYTES);
+    world = TestDevice.open(config, Map.of("stepped", "true", "devices", "2"));
+    HostStepper stepper = world.stepper();
+    Device losing = world.devices.get(1);
+    DeviceBuffer target = losing.allocate(BYTES);
+    DeviceBuffer faulty = losing.allocate(BYTES);
+    DeviceStream faulting = losing.context().openStream(0);
+    Completion<Void> made = losing.context().reached();
+    DeviceBuffer closed = world.filled(stepper, BYTES, 7);
+    DeviceBuffer open = world.filled(stepper, BYTES, 8);
+    assertThat(made.isDone()).isTrue();
+    target.copyFrom(closed);
+    target.copyFrom(open);
+    long address = address(closed);
+    closed.close();
+    HostFaults.of(world.driver).failOperation(DriverCall.FILL, 1, DriverException.ILLEGAL_ADDRESS);
+    faulting.fill(faulty, 0, BYTES, (byte) 1);
+    stepper.completeAll(faulting.handle());
+    assertThat(losing.context().isLost()).isTrue();
+
+    DeviceBuffer next = world.device.allocate(BYTES);
+    assertThat(address(next)).isEqualTo(address);
+    next.fill((byte) 9);
+    open.fill((byte) 9);
+    Completion<Void> ended = world.device.context().reached();
+    stepper.completeAll();
+    ended.await();
+    next.close();
+    open.close();
+    faulting.close();
+    target.close();
+    faulty.close();
+  }
+
   // --- many at once -------------------------------------------------------------------------
 
   @Test
