@@ -481,7 +481,6 @@ final class FrontierPool implements Pool {
     closing = true;
     if (context.isLost()) {
       abandon();
-      return;
     }
     context.owner().call(this::returnAllAndExit).awaitUninterruptibly();
   }

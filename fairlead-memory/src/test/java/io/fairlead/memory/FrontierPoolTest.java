@@ -422,6 +422,25 @@ class FrontierPoolTest {
     faulty.close();
   }
 
+  @Test
+  void itsOwnStreamIsNobodysLeakAlsoIfTheDeviceIsLost() {
+    HostStepper stepper = stepped(config());
+    Device device = world.device;
+    world.filled(stepper, BYTES, 1).close();
+    Completion<Void> trimmed = device.trim();
+    DeviceBuffer kept = device.allocate(2 * BYTES);
+    HostFaults.of(world.driver).failOperation(DriverCall.FILL, 1, DriverException.ILLEGAL_ADDRESS);
+    kept.fill((byte) 3);
+    device.context().owner().call(() -> true).awaitUninterruptibly(); // behind the trim
+    Completion<Void> ended = device.context().reached();
+    stepper.completeAll();
+    assertThat(ended.cause()).isInstanceOf(DeviceException.class);
+    assertThat(trimmed.isDone()).isTrue();
+    kept.close();
+    device.close();
+    assertThat(device.context().stats().leaks()).isZero();
+  }
+
   // --- many at once -------------------------------------------------------------------------
 
   @Test
