@@ -129,11 +129,11 @@ class AsksTest {
       World.until("all were asked about", () -> askedAbout(world).size() == STREAMS);
       DeviceStream young = world.context.openStream(0);
       work(young, "young");
-      int last = world.driver.questions().size();
+      int asked = world.driver.questions().size();
       Completion<Void> wait = young.reached();
+      int last = world.driver.questions().size();
       World.until("it was asked about", () -> askedAbout(world).contains(young.handle()));
       List<List<Long>> questions = world.driver.questions();
-      int asked = last;
       while (!questions.get(asked).contains(young.handle())) {
         asked++;
       }
