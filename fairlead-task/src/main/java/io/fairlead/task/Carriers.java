@@ -321,7 +321,7 @@ final class Carriers {
     if (carrier.takeBell()) {
       wakes.increment();
       LockSupport.unpark(carrier);
-    } else if (searching.decrementAndGet() == 0 && workVisible()) {
+    } else if (searching.decrementAndGet() == 0 && (workVisible() || pendingUnattended())) {
       signal(); // it has hidden others meanwhile
     }
   }
@@ -604,7 +604,8 @@ final class Carriers {
 
   /** It runs something now: what it looked after is the watcher's. */
   void leave(Carrier carrier) {
-    if (giveUp(carrier)) {
+    // also where another took over and has given up since: who rang may rely on the caller's search
+    if (giveUp(carrier) || attendant == null) {
       watchPending(); // after it: the watcher sees that nobody is left, or is woken
     }
   }

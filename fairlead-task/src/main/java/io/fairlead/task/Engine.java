@@ -304,7 +304,7 @@ public final class Engine<I> implements AutoCloseable {
 
   /** A snapshot. Any thread; takes the pool's lock for a moment. */
   public EngineStats stats() {
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       int made = 0;
       for (Slot<I> slot : slots) {
@@ -478,7 +478,7 @@ public final class Engine<I> implements AutoCloseable {
   // --- taking and giving back -------------------------------------------------------------------
 
   private void take(Call<I> call) {
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       checkOpen();
       if (waiting.isEmpty() && grant(call)) {
@@ -497,7 +497,7 @@ public final class Engine<I> implements AutoCloseable {
   }
 
   private boolean takeNow(Call<I> call) {
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       checkOpen();
       return waiting.isEmpty() && grant(call);
@@ -566,7 +566,7 @@ public final class Engine<I> implements AutoCloseable {
 
   private void withdraw(Call<I> call) {
     if (turn(call).completion().cancel()) {
-      pool.lock();
+      WaitGraph.lock(pool);
       try {
         waiting.remove(call);
       } finally {
@@ -581,7 +581,7 @@ public final class Engine<I> implements AutoCloseable {
   private @Nullable Call<I> give(Call<I> call) {
     boolean empty;
     Call<I> following;
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       unlink(call);
       Slot<I> slot = call.slot();
@@ -604,7 +604,7 @@ public final class Engine<I> implements AutoCloseable {
   }
 
   private @Nullable Call<I> grantNext() {
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       return nextGranted();
     } finally {
@@ -678,7 +678,7 @@ public final class Engine<I> implements AutoCloseable {
   }
 
   private void enterAdmitting(Completion<?> admission) {
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       checkOpen();
       checkRoom();
@@ -689,7 +689,7 @@ public final class Engine<I> implements AutoCloseable {
   }
 
   private void leaveAdmitting(Completion<?> admission) {
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       admitting.remove(admission);
     } finally {
@@ -698,7 +698,7 @@ public final class Engine<I> implements AutoCloseable {
   }
 
   private boolean isClosing() {
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       return phase != Phase.OPEN;
     } finally {
@@ -758,7 +758,7 @@ public final class Engine<I> implements AutoCloseable {
 
   /** How many calls in flight are stuck. */
   private int stuck(Predicate<WaitGraph.Held> stuck) {
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       int count = 0;
       for (Call<I> call = newest; call != null; call = call.next) {
@@ -897,7 +897,7 @@ public final class Engine<I> implements AutoCloseable {
     List<Call<I>> losers;
     List<Completion<?>> requests;
     boolean empty;
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       if (phase != Phase.OPEN) {
         return;
@@ -938,7 +938,7 @@ public final class Engine<I> implements AutoCloseable {
   private String whatIsLeft() {
     List<String> named = new ArrayList<>();
     int count;
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       count = inFlight;
       for (Call<I> call = newest; call != null && named.size() < NAMED_MAX; call = call.next) {
@@ -956,7 +956,7 @@ public final class Engine<I> implements AutoCloseable {
 
   /** True for the one closer that destroys the instances. */
   private boolean beginEnding() {
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       if (phase != Phase.CLOSING) {
         return false;
@@ -979,7 +979,7 @@ public final class Engine<I> implements AutoCloseable {
   }
 
   private void setClosed() {
-    pool.lock();
+    WaitGraph.lock(pool);
     try {
       phase = Phase.CLOSED;
     } finally {

@@ -83,7 +83,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>What waits for memory or for strangers' completions is not known here.
  *
- * <p>Lock order: LOCK → an engine's pool.
+ * <p>Lock order: LOCK → an engine's pool. Both are held for moments, and nobody waits in their
+ * queues: an affine task that is woken there could only take the lock on its owner's thread, which
+ * may wait behind it. So who holds one never suspends.
  */
 final class WaitGraph {
   private static final ReentrantLock LOCK = new ReentrantLock();
@@ -354,7 +356,7 @@ final class WaitGraph {
         return;
       }
     }
-    LOCK.lock();
+    lock(LOCK);
     try {
       add(wait);
       if (mayBeInCircle(wait)) { // seldom
@@ -371,7 +373,7 @@ final class WaitGraph {
       loose(wait).remove(wait);
       return;
     }
-    LOCK.lock();
+    lock(LOCK);
     try {
       remove(wait);
     } finally {
@@ -381,7 +383,7 @@ final class WaitGraph {
 
   /** Looks for circles: something that might have ended waits will not do so any more. */
   static void look() {
-    LOCK.lock();
+    lock(LOCK);
     try {
       breakCircles(null);
     } finally {
@@ -391,7 +393,7 @@ final class WaitGraph {
 
   /** This scope has ended. */
   static void forget(TaskScope<?> scope) {
-    LOCK.lock();
+    lock(LOCK);
     try {
       HOPED.remove(scope);
       hoping = !HOPED.isEmpty();
@@ -402,7 +404,7 @@ final class WaitGraph {
 
   /** How many waits are known. For tests. */
   static int size() {
-    LOCK.lock();
+    lock(LOCK);
     try {
       return WAITS.size() + LOOSE.size() + LOOSE_JOINS.size() + HOPED.size();
     } finally {
@@ -412,6 +414,19 @@ final class WaitGraph {
 
   private static Set<Wait> loose(Wait wait) {
     return wait.isJoin() ? LOOSE_JOINS : LOOSE;
+  }
+
+  /** Takes the graph's lock, or that of an engine's pool: see the class comment. */
+  @SuppressWarnings("ThreadPriorityCheck") // whoever holds it may need the processor
+  static void lock(ReentrantLock lock) {
+    boolean mayYield = !LOCK.isHeldByCurrentThread();
+    while (!lock.tryLock()) {
+      if (mayYield) {
+        Thread.yield();
+      } else {
+        Thread.onSpinWait();
+      }
+    }
   }
 
   // --- under the lock ---------------------------------------------------------------------------
@@ -601,9 +616,12 @@ final class WaitGraph {
   private static boolean dependsOn(Wait waiting, Wait other, Set<Wait> hopeless) {
     Set<Held> by = Collections.newSetFromMap(new IdentityHashMap<>());
     other.addHeld(by);
+    if (waiting.isHopeless(by::contains)) {
+      return true; // most are: the rest takes time with many waits
+    }
     Set<Held> without = Collections.newSetFromMap(new IdentityHashMap<>());
     hopeless.forEach(each -> each.addHeld(without));
     without.removeAll(by);
-    return waiting.isHopeless(by::contains) || !waiting.isHopeless(without::contains);
+    return !waiting.isHopeless(without::contains);
   }
 }

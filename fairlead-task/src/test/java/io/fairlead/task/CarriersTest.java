@@ -1009,6 +1009,28 @@ class CarriersTest {
     assertThat(carriers.isAttendant(first)).isFalse();
   }
 
+  /** Who rings relies on a searcher, which was the attendant, and finds something else to do. */
+  @Test
+  void aSearcherThatWasTheAttendantLeavesNothingToNobody() {
+    Carriers carriers = new Carriers("test", 2); // by hand: none is started
+    Looked source = new Looked();
+    carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+    Carrier first = carriers.all()[0];
+    Carrier second = carriers.all()[1];
+    assertThat(carriers.attends(first)).isTrue();
+    carriers.startSearch(); // the first one, which does not see what follows
+    assertThat(carriers.takeOver(second)).isTrue();
+    source.pending = false;
+    assertThat(carriers.sleepNanos(second, 0)).as("gives up").isEqualTo(Long.MAX_VALUE);
+    assertThat(carriers.watcher.mayFallAsleep()).isTrue();
+    source.pending = true;
+    carriers.ring();
+    assertThat(carriers.isWatcherAsleep()).as("one searches").isTrue();
+    carriers.foundWork();
+    carriers.leave(first);
+    assertThat(carriers.isWatcherAsleep()).isFalse();
+  }
+
   /** Waits that end after some looks, among tasks that come from outside, without a watcher. */
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 4})

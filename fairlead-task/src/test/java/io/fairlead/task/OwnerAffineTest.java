@@ -13,6 +13,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Predicate;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -241,5 +242,88 @@ class OwnerAffineTest {
               return waits;
             });
     assertThat(affine.await()).isEqualTo(1);
+  }
+
+  /** It would have to be given the lock on the thread of the command that waits behind it. */
+  @Test
+  void oneThatComesToTheGraphOfWaitsBeforeACommandOfItsOwnerHoldsNobodyUp() throws Exception {
+    CountDownLatch held = new CountDownLatch(1);
+    CountDownLatch affineBegan = new CountDownLatch(1);
+    AtomicReference<Thread> command = new AtomicReference<>();
+    Runnable untilTheCommandWaits =
+        () -> {
+          held.countDown();
+          Thread seen = null;
+          for (int looks = 0;
+              looks < 1_000_000 && (seen == null || seen.getState() == Thread.State.RUNNABLE);
+              looks += seen == null ? 0 : 1) {
+            Thread.onSpinWait();
+            seen = command.get();
+          }
+        };
+    Thread holder = Thread.ofPlatform().start(() -> Passing.enterAndLeave(untilTheCommandWaits));
+    held.await();
+    Completion<Integer> affine =
+        owner.affine(
+            () -> {
+              affineBegan.countDown();
+              Passing.enterAndLeave(() -> {});
+              return 1;
+            });
+    affineBegan.await();
+    Completion<Integer> called =
+        owner.call(
+            () -> {
+              command.set(Thread.currentThread());
+              Passing.enterAndLeave(() -> {});
+              return 2;
+            });
+    assertThat(affine.await(Duration.ofSeconds(20))).isEqualTo(1);
+    assertThat(called.await(Duration.ofSeconds(20))).isEqualTo(2);
+    holder.join();
+  }
+
+  /** A wait that goes through the graph's lock, and is over. */
+  private static final class Passing extends WaitGraph.Wait {
+    private final Runnable underTheLock;
+
+    private Passing(Runnable underTheLock) {
+      super(Task.current(), new WaitGraph.In(new Something(), null), false);
+      this.underTheLock = underTheLock;
+    }
+
+    static void enterAndLeave(Runnable underTheLock) {
+      Passing wait = new Passing(underTheLock);
+      WaitGraph.enter(wait);
+      WaitGraph.leave(wait);
+    }
+
+    @Override
+    boolean isDone() {
+      return true;
+    }
+
+    @Override
+    boolean isHopeless(Predicate<WaitGraph.Held> stuck) {
+      underTheLock.run();
+      return false;
+    }
+
+    @Override
+    String what() {
+      return "nothing";
+    }
+
+    @Override
+    RuntimeException refusal(String circle) {
+      return new IllegalStateException(circle);
+    }
+  }
+
+  private static final class Something extends WaitGraph.Held {
+    @Override
+    String where() {
+      return "in something";
+    }
   }
 }
