@@ -51,6 +51,7 @@ final class DoctorCommand implements Callable<Integer> {
    *
    * @param affinity the processors that this process may use, as the system lists them, or null
    * @param carriers null if what was asked for cannot be had; refused then says why
+   * @param wrongSetting which system property has a value that cannot be, in words, or null
    * @param kernels for each GPU the form in which it takes the solver's kernels, or why none
    * @param trials of waiting modes, if they were asked for
    */
@@ -59,6 +60,7 @@ final class DoctorCommand implements Callable<Integer> {
       @Nullable String affinity,
       @Nullable CarrierReport carriers,
       @Nullable String refused,
+      @Nullable String wrongSetting,
       List<DriverReport> drivers,
       Map<String, String> kernels,
       List<WaitTrial> trials) {}
@@ -85,14 +87,25 @@ final class DoctorCommand implements Callable<Integer> {
       refused = cannotBeHad.getMessage();
     }
     List<DriverReport> drivers = Fairlead.drivers();
+    String wrong = wrongSetting();
     return new Findings(
         Runtime.getRuntime().availableProcessors(),
         Processors.affinity(),
         carriers,
         refused,
+        wrong,
         drivers,
         kernels(drivers),
-        waits ? trials(drivers) : List.of());
+        waits && wrong == null ? trials(drivers) : List.of());
+  }
+
+  private static @Nullable String wrongSetting() {
+    try {
+      FairleadConfig.fromSystem();
+      return null;
+    } catch (IllegalArgumentException wrong) {
+      return wrong.getMessage();
+    }
   }
 
   /** Opens each driver of GPUs: whether one works is known only then. */
@@ -170,6 +183,9 @@ final class DoctorCommand implements Callable<Integer> {
     map.put("processors", found.processors());
     map.put("affinity", found.affinity());
     map.put("carriers", carriers(found));
+    if (found.wrongSetting() != null) {
+      map.put("wrong_setting", found.wrongSetting());
+    }
     map.put("drivers", found.drivers().stream().map(DoctorCommand::driver).toList());
     map.put("kernels", new LinkedHashMap<String, @Nullable Object>(found.kernels()));
     if (!found.trials().isEmpty()) {
@@ -236,6 +252,9 @@ final class DoctorCommand implements Callable<Integer> {
     } else {
       lines.add("carriers    " + mode(report) + " (" + report.why() + ")");
       lines.add("            for own ones: java " + report.flag());
+    }
+    if (found.wrongSetting() != null) {
+      lines.add("setting     wrong: " + found.wrongSetting());
     }
     found.drivers().forEach(driver -> lines.add("driver      " + line(driver)));
     found.kernels().forEach((gpu, form) -> lines.add("kernels     " + gpu + ": " + form));

@@ -1,5 +1,6 @@
 package io.fairlead.cli;
 
+import io.fairlead.runtime.FairleadConfig;
 import io.fairlead.solver.Poisson;
 import io.fairlead.solver.Preconditioner;
 import io.fairlead.task.WaitMode;
@@ -172,6 +173,7 @@ public final class SolveCommand implements Callable<Integer> {
   }
 
   private void check() {
+    requireSettings();
     require((file == null) != (poisson == null), "Give a FILE, or --poisson N, and not both.");
     require(
         poisson == null || (poisson >= 1 && poisson <= Poisson.GRID3D_MAX),
@@ -206,6 +208,15 @@ public final class SolveCommand implements Callable<Integer> {
       requireDifferent("--json", report, "the input", input);
     }
     Stream.of(columns, report).filter(Objects::nonNull).forEach(AtomicFile::requireWritable);
+  }
+
+  /** A system property is as good as an option, so it is checked as one. */
+  private void requireSettings() {
+    try {
+      FairleadConfig.fromSystem();
+    } catch (IllegalArgumentException wrong) {
+      throw new ParameterException(commandLine(), wrong.getMessage(), wrong);
+    }
   }
 
   private void requireName(String what, @Nullable Object name) {

@@ -10,6 +10,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 class DoctorCommandTest {
   private static final String LIBRARY_PROPERTY = "fairlead.cuda.library";
+  private static final String POOL_PROPERTY = "fairlead.memory.pool";
 
   @Test
   void saysWhatIsUsedAndWhy() {
@@ -58,11 +59,29 @@ class DoctorCommandTest {
   }
 
   @Test
+  void namesASettingThatCannotBe() {
+    System.setProperty(POOL_PROPERTY, "none");
+    try {
+      Run run = Run.fairlead("doctor", "--waits");
+      assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.OK);
+      assertThat(run.out())
+          .contains("setting     wrong: property fairlead.memory.pool is 'none'")
+          .doesNotContain("waits       ");
+      Run solve = Run.fairlead("solve", "--poisson", "2");
+      assertThat(solve.code()).isEqualTo(ExitCode.USAGE);
+      assertThat(solve.err()).contains("property fairlead.memory.pool is 'none'");
+      assertThat(Run.fairlead("doctor", "--json").out()).contains("\"wrong_setting\": \"property ");
+    } finally {
+      System.clearProperty(POOL_PROPERTY);
+    }
+  }
+
+  @Test
   void triesTheWaitingModesIfAsked() {
     Run run = Run.fairlead("doctor", "--waits");
     assertThat(run.code()).isEqualTo(ExitCode.OK);
     assertThat(run.out())
-        .containsPattern("waits       host: nonblocking \\d+ % of a core\\R")
+        .containsPattern("waits       host: nonblocking \\d+ % of a core")
         .containsPattern("waits       host: blocking \\d+ % of a core\\R")
         .containsPattern("waits       host: spin \\d+ % of a core\\R");
     assertThat(Run.fairlead("doctor", "--waits", "--json").out())
