@@ -129,6 +129,8 @@ class ForeignCodeContractTest {
       assertThat(standIn.call("cuStreamBeginCapture_v2", raw, RELAXED)).isZero();
       device.context().binding().restore(previous);
       Completion<Void> waits = adopted.reached();
+      // by who drains just now, which may be the poller
+      assertThatThrownBy(waits::await).isInstanceOf(DeviceException.class);
       assertThat(waits.cause())
           .isInstanceOf(DeviceException.class)
           .hasMessageContaining("captured by its maker")
