@@ -220,12 +220,8 @@ public interface Driver extends AutoCloseable {
   }
 
   private DriverException noDefaultStream() {
-    return new DriverException(
-        DriverException.NOT_SUPPORTED,
-        "NOT_SUPPORTED",
-        false,
-        "driver " + name() + " has no default stream; foreign code runs where it is called",
-        null);
+    return DriverException.notSupported(
+        "driver " + name() + " has no default stream; foreign code runs where it is called");
   }
 
   // --- memory -------------------------------------------------------------------------------
@@ -352,12 +348,8 @@ public interface Driver extends AutoCloseable {
    * @throws DriverException NOT_SUPPORTED, saying why, without {@link Capability#GRAPHS}
    */
   default Graphs graphs() {
-    throw new DriverException(
-        DriverException.NOT_SUPPORTED,
-        "NOT_SUPPORTED",
-        false,
-        "driver " + name() + " " + version() + " has no graphs; enqueue the operations one by one",
-        null);
+    throw DriverException.notSupported(
+        "driver " + name() + " " + version() + " has no graphs; enqueue the operations one by one");
   }
 
   @Override
