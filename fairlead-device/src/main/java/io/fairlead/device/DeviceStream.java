@@ -6,7 +6,6 @@ import io.fairlead.task.Completion;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 import java.util.concurrent.atomic.LongAdder;
-import org.jspecify.annotations.Nullable;
 
 /**
  * A queue of work on a device: operations end in the order in which they were enqueued.
@@ -251,7 +250,7 @@ public final class DeviceStream implements AutoCloseable {
             (stream, addresses) ->
                 driver.copyOnDevice(
                     stream, addresses[0] + targetOffset, addresses[1] + sourceOffset, bytes));
-    return counted(sequence, null, bytes);
+    return counted(sequence);
   }
 
   /** Enqueues setting {@code bytes} bytes to {@code value}. As {@link #enqueue}. */
@@ -265,16 +264,20 @@ public final class DeviceStream implements AutoCloseable {
             new Operand[] {target},
             WRITES,
             (stream, addresses) -> driver.fill(stream, addresses[0] + offset, bytes, value));
-    return counted(sequence, null, bytes);
+    return counted(sequence);
   }
 
-  /** Counts a copy; not one that was captured, which nobody has made yet. */
-  private long counted(long sequence, @Nullable LongAdder bytesMoved, long bytes) {
+  /** Counts a copy and its bytes; not one that was captured, which nobody has made yet. */
+  private long counted(long sequence, LongAdder bytesMoved, long bytes) {
+    if (sequence != StreamCore.NO_POSITION) {
+      bytesMoved.add(bytes);
+    }
+    return counted(sequence);
+  }
+
+  private long counted(long sequence) {
     if (sequence != StreamCore.NO_POSITION) {
       core.counters().copies.increment();
-      if (bytesMoved != null) {
-        bytesMoved.add(bytes);
-      }
     }
     return sequence;
   }
@@ -317,7 +320,7 @@ public final class DeviceStream implements AutoCloseable {
                     addresses[1] + sourceOffset,
                     from.nativeContext(),
                     bytes));
-    return counted(sequence, null, bytes);
+    return counted(sequence);
   }
 
   /**
@@ -349,7 +352,7 @@ public final class DeviceStream implements AutoCloseable {
             WRITES,
             (stream, addresses) ->
                 driver.fillPattern(stream, addresses[0] + offset, bytes, width, pattern));
-    return counted(sequence, null, bytes);
+    return counted(sequence);
   }
 
   static void requireRange(String operation, Operand operand, long offset, long bytes) {
