@@ -19,11 +19,11 @@ import java.util.concurrent.atomic.LongAdder;
  * back.
  */
 public final class DeviceStream implements AutoCloseable {
-  private static final Operand[] NO_OPERANDS = {};
-  private static final Access[] NO_ACCESSES = {};
-  private static final Access[] READS = {Access.READ};
-  private static final Access[] WRITES = {Access.WRITE};
-  private static final Access[] WRITES_AND_READS = {Access.WRITE, Access.READ};
+  static final Operand[] NO_OPERANDS = {};
+  static final Access[] NO_ACCESSES = {};
+  static final Access[] READS = {Access.READ};
+  static final Access[] WRITES = {Access.WRITE};
+  static final Access[] WRITES_AND_READS = {Access.WRITE, Access.READ};
 
   private final StreamCore core;
   private final boolean pooled;

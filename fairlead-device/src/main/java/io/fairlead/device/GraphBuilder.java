@@ -84,9 +84,6 @@ public final class GraphBuilder implements AutoCloseable {
     }
   }
 
-  private static final Operand[] NO_OPERANDS = {};
-  private static final Access[] NO_ACCESSES = {};
-
   private final DeviceContext context;
   private final String name;
   private final Holdings holdings = new Holdings();
@@ -119,7 +116,7 @@ public final class GraphBuilder implements AutoCloseable {
     Node node =
         add(
             new Operand[] {target},
-            new Access[] {Access.WRITE},
+            DeviceStream.WRITES,
             (graphs, graph, after) -> graphs.addCopyToDevice(graph, after, address, source));
     return host(node, source, false);
   }
@@ -131,7 +128,7 @@ public final class GraphBuilder implements AutoCloseable {
     Node node =
         add(
             new Operand[] {source},
-            new Access[] {Access.READ},
+            DeviceStream.READS,
             (graphs, graph, after) -> graphs.addCopyToHost(graph, after, target, address));
     return host(node, target, true);
   }
@@ -145,7 +142,7 @@ public final class GraphBuilder implements AutoCloseable {
     long from = hold(source, Access.READ) + sourceOffset;
     return add(
         new Operand[] {target, source},
-        new Access[] {Access.WRITE, Access.READ},
+        DeviceStream.WRITES_AND_READS,
         (graphs, graph, after) -> graphs.addCopyOnDevice(graph, after, to, from, bytes));
   }
 
@@ -155,13 +152,13 @@ public final class GraphBuilder implements AutoCloseable {
     long address = hold(target, Access.WRITE) + offset;
     return add(
         new Operand[] {target},
-        new Access[] {Access.WRITE},
+        DeviceStream.WRITES,
         (graphs, graph, after) -> graphs.addFill(graph, after, address, bytes, value));
   }
 
   /** Adds a node that does nothing but come after others. */
   public Node join(Node... others) {
-    return add(NO_OPERANDS, NO_ACCESSES, Graphs::addEmpty).after(others);
+    return add(DeviceStream.NO_OPERANDS, DeviceStream.NO_ACCESSES, Graphs::addEmpty).after(others);
   }
 
   /**
