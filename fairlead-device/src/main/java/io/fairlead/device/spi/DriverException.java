@@ -28,7 +28,6 @@ public final class DriverException extends RuntimeException {
   public static final int NOT_SUPPORTED = 801;
   public static final int CAPTURE_UNSUPPORTED = 900;
   public static final int CAPTURE_INVALIDATED = 901;
-  public static final int INVALID_CLUSTER_SIZE = 912;
 
   private final int status;
   private final String statusName;
