@@ -731,7 +731,7 @@ public final class DeviceContext implements AutoCloseable {
    * Any thread; does not wait.
    */
   public Completion<Void> closeGraphs() {
-    return graphs.closeAll(this);
+    return graphs.closeAll();
   }
 
   /** The pool of page-locked host memory. */
@@ -1206,7 +1206,7 @@ public final class DeviceContext implements AutoCloseable {
       core.reportIfOpen();
       core.destroy();
     }
-    graphs.endAll(this);
+    graphs.endAll();
     loadedModules().forEach(KernelModule.Loaded::unload);
     hostBlocks.close();
     try {

@@ -35,7 +35,7 @@ final class Executable implements Operand {
   final DeviceContext context;
   final String name;
   private final long handle;
-  final String madeAt;
+  private final String madeAt;
   private final int numbers;
   private final Holdings holdings;
   private final Operand[] operands;
@@ -153,26 +153,36 @@ final class Executable implements Operand {
 
   // --- its end --------------------------------------------------------------------------------
 
-  /**
-   * Refuses further launches, and retires it. Waits for a launch that is being enqueued.
-   *
-   * @return whether it was open until now
-   */
-  boolean close() {
-    boolean first = shut();
-    if (first) {
-      context.owner().retire(new End(this, null));
+  /** Refuses further launches, and retires it. Waits for a launch that is being enqueued. */
+  void close() {
+    if (shut()) {
+      context.owner().retire(new End(this, false));
     }
-    return first;
+  }
+
+  /** As {@link #close}, where its user should have done that: reported if it was open. */
+  void closeLeaked() {
+    if (shutLeaked()) {
+      context.owner().retire(new End(this, false));
+    }
   }
 
   /** The handle was dropped, so nobody launches. The cleaner; no lock. */
   void dropped() {
-    context.owner().retire(new End(this, madeAt));
+    context.owner().retire(new End(this, true));
+  }
+
+  /** As {@link #shut}, where its user should have closed it: reported if it was open. */
+  boolean shutLeaked() {
+    boolean first = shut();
+    if (first) {
+      context.reportLeak("graph " + name, madeAt);
+    }
+    return first;
   }
 
   /** Whether it was open until now. */
-  boolean shut() {
+  private boolean shut() {
     lock.lock();
     try {
       while (pending) {
@@ -231,20 +241,17 @@ final class Executable implements Operand {
 
   private static final class End extends Retired {
     private final Executable executable;
-    private final @Nullable String leakedFrom;
+    private final boolean dropped;
 
-    End(Executable executable, @Nullable String leakedFrom) {
+    End(Executable executable, boolean dropped) {
       this.executable = executable;
-      this.leakedFrom = leakedFrom;
+      this.dropped = dropped;
     }
 
     @Override
     protected void release() {
-      if (leakedFrom != null) {
-        if (!executable.shut()) {
-          return; // closed in order
-        }
-        executable.context.reportLeak("graph " + executable.name, leakedFrom);
+      if (dropped && !executable.shutLeaked()) {
+        return; // closed in order
       }
       executable.endWhenIdle();
     }

@@ -35,7 +35,7 @@ final class GraphTable {
     }
   }
 
-  List<Executable> all() {
+  private List<Executable> all() {
     lock.lock();
     try {
       return List.copyOf(open);
@@ -45,23 +45,19 @@ final class GraphTable {
   }
 
   /** Closes all, and reports those that were open. Completes when all are gone. */
-  Completion<Void> closeAll(DeviceContext context) {
+  Completion<Void> closeAll() {
     List<Completion<Void>> ends = new ArrayList<>();
     for (Executable executable : all()) {
-      if (executable.close()) {
-        context.reportLeak("graph " + executable.name, executable.madeAt);
-      }
+      executable.closeLeaked();
       ends.add(executable.ended());
     }
     return DeviceContext.allOf(ends);
   }
 
   /** The context ends, and its work has. Owner only. */
-  void endAll(DeviceContext context) {
+  void endAll() {
     for (Executable executable : all()) {
-      if (executable.shut()) {
-        context.reportLeak("graph " + executable.name, executable.madeAt);
-      }
+      executable.shutLeaked();
       executable.end();
     }
   }
