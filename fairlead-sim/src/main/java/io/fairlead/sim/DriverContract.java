@@ -1472,6 +1472,11 @@ public abstract class DriverContract {
     return block;
   }
 
+  /** To the first number of the block; {@code count} is the kernel that does it. */
+  private void addOne(long stream, long count, long block) {
+    driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+  }
+
   @Test
   void graphsAreThereOrRefusedWithAWord() {
     if (driver.capabilities().contains(Capability.GRAPHS)) {
@@ -1529,7 +1534,7 @@ public abstract class DriverContract {
             graphs,
             stream,
             () -> {
-              driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+              addOne(stream, count, block);
               List<Runnable> forbidden =
                   List.of(
                       () -> driver.signal(stream, ticket.incrementAndGet()),
@@ -1543,7 +1548,7 @@ public abstract class DriverContract {
                 refused(DriverException.CAPTURE_UNSUPPORTED, call);
               }
               refused(DriverException.ILLEGAL_STATE, () -> graphs.beginCapture(stream));
-              driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+              addOne(stream, count, block);
             });
     graphs.launch(stream, executable);
     graphs.launch(stream, empty);
@@ -1567,7 +1572,7 @@ public abstract class DriverContract {
     long block = zeroed(stream, 1);
     long count = kernel("count");
     graphs.beginCapture(stream);
-    driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+    addOne(stream, count, block);
     AtomicLong graph = new AtomicLong();
     join(
         List.of(
@@ -1575,7 +1580,7 @@ public abstract class DriverContract {
                 Thread.ofPlatform(),
                 () -> {
                   driver.makeCurrent(context);
-                  driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+                  addOne(stream, count, block);
                   graph.set(graphs.endCapture(stream));
                   driver.makeCurrent(0);
                 })));
@@ -1611,7 +1616,7 @@ public abstract class DriverContract {
             graphs,
             stream,
             () -> {
-              driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+              addOne(stream, count, block);
               busy.run();
               join(
                   List.of(
@@ -1621,7 +1626,7 @@ public abstract class DriverContract {
                             busy.run();
                             driver.makeCurrent(0);
                           })));
-              driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+              addOne(stream, count, block);
             });
     graphs.launch(stream, executable);
     assertThat(download(stream, block, 1)).containsExactly(2);
@@ -1642,7 +1647,7 @@ public abstract class DriverContract {
       assertThat(driver.status(context)).isNull();
       assertThat(driver.reached(stream)).isLessThan(mark);
     }
-    driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8));
+    addOne(stream, count, block);
     letGo.run();
     await(() -> reached(stream) == mark);
     long graph = graphs.endCapture(stream);
@@ -1657,11 +1662,7 @@ public abstract class DriverContract {
     long stream = stream();
     long block = zeroed(stream, 1);
     long count = kernel("count");
-    long executable =
-        captured(
-            graphs,
-            stream,
-            () -> driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8)));
+    long executable = captured(graphs, stream, () -> addOne(stream, count, block));
     long seen = 0;
     for (int i = 0; i < 1_000; i++) {
       graphs.launch(stream, executable);
@@ -1747,11 +1748,7 @@ public abstract class DriverContract {
     long bystander = stream();
     long block = zeroed(slow, 1);
     long count = kernel("count");
-    long executable =
-        captured(
-            graphs,
-            slow,
-            () -> driver.launch(slow, count, ONE, new LaunchArguments().buffer(block, 8)));
+    long executable = captured(graphs, slow, () -> addOne(slow, count, block));
     graphs.launch(slow, executable); // so that it is on the device
     await(slow);
     Runnable letGo = held(slow);
@@ -1771,11 +1768,7 @@ public abstract class DriverContract {
     long stream = stream();
     long block = zeroed(stream, 1);
     long count = kernel("count");
-    long executable =
-        captured(
-            graphs,
-            stream,
-            () -> driver.launch(stream, count, ONE, new LaunchArguments().buffer(block, 8)));
+    long executable = captured(graphs, stream, () -> addOne(stream, count, block));
     graphs.launch(stream, executable); // so that it is on the device
     await(stream);
     Runnable letGo = held(stream);
