@@ -1,7 +1,6 @@
 package io.fairlead.memory;
 
 import io.fairlead.device.DeviceContext;
-import io.fairlead.device.DeviceException;
 import io.fairlead.device.Mark;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.task.Binding;
@@ -37,17 +36,9 @@ final class Adoption {
   void end(List<Mark> frontier) {
     List<Completion<Void>> uses = new ArrayList<>();
     for (Mark mark : frontier) {
-      uses.add(endOf(mark));
+      uses.add(Frontier.endOf(mark));
     }
     ended(uses, 0);
-  }
-
-  private static Completion<Void> endOf(Mark mark) {
-    try {
-      return mark.stream().reached(mark);
-    } catch (DeviceException e) {
-      return Completion.failed(e); // the driver no longer knows the stream
-    }
   }
 
   /** One after the other, since one that fails must not hide one that goes on. */

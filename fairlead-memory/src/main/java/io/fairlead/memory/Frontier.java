@@ -3,6 +3,7 @@ package io.fairlead.memory;
 import io.fairlead.device.DeviceException;
 import io.fairlead.device.DeviceStream;
 import io.fairlead.device.Mark;
+import io.fairlead.task.Completion;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -47,6 +48,15 @@ final class Frontier {
    */
   static boolean isOver(Mark read) {
     return read.stream().context().isLost();
+  }
+
+  /** The end of one use; failed also if the driver no longer knows the stream. */
+  static Completion<Void> endOf(Mark mark) {
+    try {
+      return mark.stream().reached(mark);
+    } catch (DeviceException unknown) {
+      return Completion.failed(unknown);
+    }
   }
 
   private static boolean isReached(Mark mark) {

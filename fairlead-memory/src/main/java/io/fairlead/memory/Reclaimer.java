@@ -1,6 +1,5 @@
 package io.fairlead.memory;
 
-import io.fairlead.device.DeviceException;
 import io.fairlead.device.Mark;
 import io.fairlead.fault.DeadlineExceededException;
 import io.fairlead.task.Completion;
@@ -124,15 +123,7 @@ final class Reclaimer {
       release(entry);
     } else {
       Mark mark = entry.frontier.mark(next);
-      endOf(mark).onDone(done -> watched(entry, next, done));
-    }
-  }
-
-  private static Completion<Void> endOf(Mark mark) {
-    try {
-      return mark.stream().reached(mark);
-    } catch (DeviceException e) {
-      return Completion.failed(e);
+      Frontier.endOf(mark).onDone(done -> watched(entry, next, done));
     }
   }
 
