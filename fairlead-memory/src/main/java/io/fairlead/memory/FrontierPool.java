@@ -372,12 +372,10 @@ final class FrontierPool implements Pool {
     long taken = 0;
     DeviceStream stream = exit();
     for (Resting block : allBlocks()) {
-      if (taken < bytes && block.takeReleased()) {
-        long size = block.charge.bytes;
-        ready.addAndGet(-size);
+      if (taken < bytes && block.takeReady()) {
         unlink(block);
         below.free(stream, block.address, Frontier.NONE);
-        taken += size;
+        taken += block.charge.bytes;
       }
     }
     leaves(stream, taken);
@@ -395,8 +393,7 @@ final class FrontierPool implements Pool {
       if (block.takeUnreached()) {
         below.free(stream, block.address, block.frontier.left());
         budget.release(block.charge);
-      } else if (block.takeReleased()) {
-        ready.addAndGet(-block.charge.bytes);
+      } else if (block.takeReady()) {
         below.free(stream, block.address, Frontier.NONE);
       } else {
         continue;
@@ -469,8 +466,7 @@ final class FrontierPool implements Pool {
   public void abandon() {
     reclaimer.abandon();
     for (Resting block : allBlocks()) {
-      if (block.takeReleased()) {
-        ready.addAndGet(-block.charge.bytes);
+      if (block.takeReady()) {
         unlink(block);
       }
     }
