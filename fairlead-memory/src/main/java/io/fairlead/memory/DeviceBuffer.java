@@ -425,7 +425,12 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
     return new ForPeers();
   }
 
-  private final class ForPeers implements Operand {
+  private final class ForPeers implements StorageUse {
+    @Override
+    public Storage storage() {
+      return storage;
+    }
+
     @Override
     public long bytes() {
       return bytes;
@@ -436,21 +441,6 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
       requireOpen();
       storage.acquire(stream, access);
       return storage.address + offset;
-    }
-
-    @Override
-    public void recorded(DeviceStream stream, long sequence, Access access) {
-      storage.recorded(stream, sequence, access);
-    }
-
-    @Override
-    public void abandoned(DeviceStream stream, Access access) {
-      storage.abandoned(stream, access);
-    }
-
-    @Override
-    public long order() {
-      return storage.id;
     }
   }
 

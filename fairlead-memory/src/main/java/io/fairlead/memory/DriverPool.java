@@ -152,7 +152,7 @@ final class DriverPool implements Pool {
   public void close() {}
 
   /** The use of a storage that ends it. */
-  private record Freeing(Storage storage) implements Operand {
+  private record Freeing(Storage storage) implements StorageUse {
     @Override
     public long bytes() {
       return storage.bytes;
@@ -162,21 +162,6 @@ final class DriverPool implements Pool {
     public long acquire(DeviceStream stream, Access access) {
       storage.acquireToFree(stream);
       return storage.address;
-    }
-
-    @Override
-    public void recorded(DeviceStream stream, long sequence, Access access) {
-      storage.recorded(stream, sequence, access);
-    }
-
-    @Override
-    public void abandoned(DeviceStream stream, Access access) {
-      storage.abandoned(stream, access);
-    }
-
-    @Override
-    public long order() {
-      return storage.id;
     }
   }
 }
