@@ -364,13 +364,7 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
   @Override
   public long acquire(DeviceStream stream, Access access) {
     requireOpen();
-    if (stream.context() != device.context()) {
-      throw new IllegalArgumentException(
-          this
-              + " is used on a stream of device "
-              + stream.context().info().ordinal()
-              + "; use a stream of its own device, or copyFrom to bring the data over");
-    }
+    requireContext(stream.context(), "a stream of ");
     storage.acquire(stream, access);
     return storage.address + offset;
   }
@@ -391,7 +385,7 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
   @Override
   public long hold(DeviceContext context) {
     requireOpen();
-    requireContext(context);
+    requireContext(context, "");
     storage.hold();
     return storage.address + offset;
   }
@@ -404,13 +398,20 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
     }
   }
 
-  private void requireContext(DeviceContext context) {
+  /**
+   * @param what of the device it is used on: "a stream of ", or nothing
+   */
+  private void requireContext(DeviceContext context, String what) {
     if (context != device.context()) {
       throw new IllegalArgumentException(
           this
-              + " is used on device "
+              + " is used on "
+              + what
+              + "device "
               + context.ordinal()
-              + "; use its own device, or copyFrom to bring the data over");
+              + "; use "
+              + what
+              + "its own device, or copyFrom to bring the data over");
     }
   }
 
