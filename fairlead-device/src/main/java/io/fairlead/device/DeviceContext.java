@@ -1150,8 +1150,8 @@ public final class DeviceContext implements AutoCloseable {
    * Closes in order: lets foreign code that runs return, refuses new calls, waits until all streams
    * have ended (bounded by {@link DeviceConfig#closeNanos}), then destroys events, streams, modules
    * and host blocks, releases the context, and ends the owner. Blocks or parks the caller
-   * meanwhile; not from the owner's thread. Idempotent. Streams, modules and blocks that are still
-   * open are reported and closed.
+   * meanwhile; not from the owner's thread. Idempotent. Streams, graphs, modules and blocks that
+   * are still open are reported and closed.
    */
   @Override
   public void close() {

@@ -420,7 +420,7 @@ final class StreamCore {
     return sequence <= done || sequence <= refreshDone();
   }
 
-  /** As {@link #isReached}, with a false for a stream that the driver no longer knows. */
+  /** As {@link #isReached}, and true for a stream that the driver no longer knows. */
   boolean isDue(long sequence) {
     try {
       return isReached(sequence);
@@ -1101,7 +1101,7 @@ final class StreamCore {
     return capture != null;
   }
 
-  /** The capture that the calling task has under way here. */
+  /** The capture that is under way here, whoever has begun it; null if none is. */
   @Nullable Capture capture() {
     return capture;
   }

@@ -15,7 +15,7 @@ import java.lang.invoke.VarHandle;
  * <pre>
  * field | writer | reader | mode, guard
  * state | any    | any    | atomic: the top bit is "shut", then the calls that wait inside the
- *       |        |        | driver, then those that do not, 15 bits each
+ *       |        |        | driver (16 bits), then those that do not (15)
  * </pre>
  */
 final class StreamDoor {
