@@ -10,6 +10,10 @@
 #       only what needs a GPU: first the suites, then each test that loses a context in a JVM of its
 #       own, since a process that lost one may not get another
 #
+#   run_gpu_suites_checked JAVA BUNDLE [SUITE...]
+#       the same under compute-sanitizer's memcheck, without the losses; all of them if none is named.
+#       Fails also if it finds an error, or did not sum up
+#
 # What a bundle has for a module, in test/MODULE: tests.jar, classpath (names of jars in lib and
 # test/lib), options, and jdk-carriers (suites that run once more on the JDK's carriers), if any do.
 
@@ -52,6 +56,30 @@ run_gpu_suites() {
     run_module "$java" "$bundle" ffi --add-opens java.base/java.lang=ALL-UNNAMED \
       -Dfairlead.gpu.faults=true -- "$test" || failed=1
   done
+  return "$failed"
+}
+
+run_gpu_suites_checked() {
+  local java=$1 bundle=$2 module checked failed=0 suite_seconds_max=900
+  shift 2
+  command -v compute-sanitizer > /dev/null || {
+    echo "run-suites: compute-sanitizer is not on the PATH; CUDA's toolkit has it" >&2
+    return 2
+  }
+  [ $# -gt 0 ] || set -- "${gpu_suites[@]}"
+  checked=$(mktemp -d) || return 1
+  printf '#!/usr/bin/env bash\nexec compute-sanitizer --tool memcheck --report-api-errors no --log-file %q %q "$@"\n' \
+    "$checked/log.%p" "$java" > "$checked/java"
+  chmod +x "$checked/java"
+  for module in ffi cli; do
+    [ -e "$bundle/test/$module/tests.jar" ] || continue
+    echo "$module, on the GPU, under memcheck:"
+    run_module "$checked/java" "$bundle" "$module" --add-opens java.base/java.lang=ALL-UNNAMED \
+      -Dfairlead.gpu.checked=true -- "$@" || failed=1
+  done
+  # one sum for each JVM; one that was stopped has none
+  if ! cat "$checked"/log.* || grep -L 'ERROR SUMMARY: 0 errors' "$checked"/log.* | grep -q .; then failed=1; fi
+  rm -rf "$checked"
   return "$failed"
 }
 

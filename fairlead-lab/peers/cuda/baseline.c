@@ -1,82 +1,39 @@
 /*
- * What launches, waits, allocations and copies cost in C, by the driver API: the baseline of "fairlead bench cuda".
+ * What launches, waits, calls on current contexts, allocations and copies cost in C, by the driver API: the
+ * baseline of "fairlead bench cuda".
  *
- *   baseline LIBRARY IMAGE SCALE    LIBRARY is the driver's (libcuda.so.1), IMAGE a file with PTX of
- *                                   the kernels nop and spin, SCALE divides the numbers of rounds
+ *   baseline LIBRARY IMAGE SCALE [PART]    LIBRARY is the driver's (libcuda.so.1), IMAGE a file with PTX of
+ *                                          the kernels nop and spin, SCALE divides the numbers of rounds
  *
- * Prints a line "samples NAME NANOS..." for each figure. Its own declarations, since a host that has a
- * driver need not have its headers.
+ * PART is waits, costs (launches, current contexts) or memory (allocations, copies); without it, all.
+ *
+ * Prints a line "samples NAME NANOS..." for each figure.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#define PROGRAM "baseline"
+#include "driver.h"
+#include <string.h>
 
-enum { SPIN_SCHEDULING = 1, NON_BLOCKING = 1, WARM_UP = 2000, BATCH = 200, BATCHES = 300 };
-enum { RELEASE_THRESHOLD = 4, ALLOCATED_BYTES = 4096, COPIED_BYTES = 64 << 20, COPIES = 40 };
+enum { BATCH = 200, BATCHES = 300 };
+enum { CHEAP_BATCH = 10000, CHEAP_BATCHES = 100, WARM_UP_NANOS = 500000000 };
+enum { ALLOCATED_BYTES = 4096, COPIED_BYTES = 64 << 20, COPIES = 40 };
 
-static int (*init)(unsigned);
-static int (*device_get)(int *, int);
-static int (*set_flags)(int, unsigned);
-static int (*retain)(void **, int);
-static int (*set_current)(void *);
+static int (*get_current)(void **);
+static int (*push_current)(void *);
+static int (*pop_current)(void **);
 static int (*module_load)(void **, const void *);
 static int (*get_function)(void **, void *, const char *);
-static int (*stream_create)(void **, unsigned, int);
-static int (*stream_synchronize)(void *);
-static int (*allocate)(unsigned long long *, size_t, void *);
-static int (*release)(unsigned long long, void *);
-static int (*default_pool)(void **, int);
-static int (*set_pool)(void *, int, void *);
-static int (*pin)(void **, size_t, unsigned);
-static int (*unpin)(void *);
-static int (*copy_up)(unsigned long long, const void *, size_t, void *);
-static int (*copy_down)(void *, unsigned long long, size_t, void *);
 static int (*launch_kernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                             void *, void **, void **);
+static void *nop, *spin;
 
-static void *library;
-
-static void *find(const char *name) {
-  void *found = dlsym(library, name);
-  if (found == NULL) {
-    fprintf(stderr, "baseline: the driver has no %s\n", name);
-    exit(1);
-  }
-  return found;
-}
-
-static void load_driver(const char *path) {
-  library = dlopen(path, RTLD_NOW);
-  if (library == NULL) {
-    fprintf(stderr, "baseline: %s\n", dlerror());
-    exit(1);
-  }
-  *(void **)&init = find("cuInit");
-  *(void **)&device_get = find("cuDeviceGet");
-  *(void **)&set_flags = find("cuDevicePrimaryCtxSetFlags_v2");
-  *(void **)&retain = find("cuDevicePrimaryCtxRetain");
-  *(void **)&set_current = find("cuCtxSetCurrent");
+/* The calls that only this one makes. */
+static void load_more(void) {
+  *(void **)&get_current = find("cuCtxGetCurrent");
+  *(void **)&push_current = find("cuCtxPushCurrent_v2");
+  *(void **)&pop_current = find("cuCtxPopCurrent_v2");
   *(void **)&module_load = find("cuModuleLoadData");
   *(void **)&get_function = find("cuModuleGetFunction");
-  *(void **)&stream_create = find("cuStreamCreateWithPriority");
-  *(void **)&stream_synchronize = find("cuStreamSynchronize");
-  *(void **)&allocate = find("cuMemAllocAsync");
-  *(void **)&release = find("cuMemFreeAsync");
-  *(void **)&default_pool = find("cuDeviceGetDefaultMemPool");
-  *(void **)&set_pool = find("cuMemPoolSetAttribute");
-  *(void **)&pin = find("cuMemHostAlloc");
-  *(void **)&unpin = find("cuMemFreeHost");
-  *(void **)&copy_up = find("cuMemcpyHtoDAsync_v2");
-  *(void **)&copy_down = find("cuMemcpyDtoHAsync_v2");
   *(void **)&launch_kernel = find("cuLaunchKernel");
-}
-
-static void check(int status, const char *what) {
-  if (status == 0) return;
-  fprintf(stderr, "baseline: %s failed with status %d\n", what, status);
-  exit(1);
 }
 
 static char *text(const char *path) {
@@ -90,14 +47,6 @@ static char *text(const char *path) {
   return content;
 }
 
-static long now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * 1000000000L + time.tv_nsec;
-}
-
-static void *stream, *nop, *spin;
-
 static void launch(long nanos) {
   void *arguments[] = {&nanos};
   int status = nanos == 0
@@ -105,8 +54,6 @@ static void launch(long nanos) {
                    : launch_kernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
   check(status, "cuLaunchKernel");
 }
-
-static void synchronize(void) { check(stream_synchronize(stream), "cuStreamSynchronize"); }
 
 /* A launch, and a wait that spins, of a kernel that takes so long. */
 static void waits(const char *name, long nanos, int rounds) {
@@ -132,12 +79,42 @@ static void launches(int batches) {
   printf("\n");
 }
 
-/* The pool keeps what is freed, as ours does: else each wait gives it back to the system. */
-static void keep_freed(int device) {
-  void *pool;
-  unsigned long long all = ~0ULL;
-  check(default_pool(&pool, device), "cuDeviceGetDefaultMemPool");
-  check(set_pool(pool, RELEASE_THRESHOLD, &all), "cuMemPoolSetAttribute");
+static void get(void) {
+  void *found;
+  check(get_current(&found), "cuCtxGetCurrent");
+}
+
+/* What makes a context current where none is, and puts back what was there: by get and set, or by push and pop. */
+static void set(void) {
+  void *found;
+  check(get_current(&found), "cuCtxGetCurrent");
+  check(set_current(context), "cuCtxSetCurrent");
+  check(set_current(found), "cuCtxSetCurrent");
+}
+
+static void push(void) {
+  check(push_current(context), "cuCtxPushCurrent");
+  check(pop_current(NULL), "cuCtxPopCurrent");
+}
+
+/* Calls that are too short to be timed one by one. */
+static void cheap(const char *name, void (*call)(void), int batches) {
+  printf("samples %s", name);
+  for (int i = -batches / 5; i < batches; i++) {
+    long start = now();
+    for (int j = 0; j < CHEAP_BATCH; j++) call();
+    if (i >= 0) printf(" %.2f", (double)(now() - start) / CHEAP_BATCH);
+  }
+  printf("\n");
+}
+
+/* On a thread where the context is current, then where none is. */
+static void guards(int batches) {
+  cheap("guard.get", get, batches);
+  check(set_current(NULL), "cuCtxSetCurrent");
+  cheap("guard.set", set, batches);
+  cheap("guard.push", push, batches);
+  check(set_current(context), "cuCtxSetCurrent");
 }
 
 /* Per pair of an allocation and its end, in the order of the stream. */
@@ -178,40 +155,44 @@ static void copies(const char *name, int up, int rounds) {
   check(unpin(block), "cuMemFreeHost");
 }
 
-/* No less than a few. */
-static int rounds(int full, int scale) { return full / scale < 5 ? 5 : full / scale; }
+/* The part that is asked for, or all. */
+static int wanted(int count, char **words, const char *part) {
+  return count == 4 || strcmp(words[4], part) == 0;
+}
 
 int main(int count, char **words) {
-  if (count != 4) {
-    fprintf(stderr, "usage: baseline LIBRARY IMAGE SCALE\n");
+  if (count != 4 && count != 5) {
+    fprintf(stderr, "usage: baseline LIBRARY IMAGE SCALE [waits|costs|memory]\n");
     return 2;
   }
-  int device, scale = atoi(words[3]);
+  int scale = atoi(words[3]);
   if (scale < 1) scale = 1;
-  void *context, *module;
-  load_driver(words[1]);
-  check(init(0), "cuInit");
-  check(device_get(&device, 0), "cuDeviceGet");
-  check(set_flags(device, SPIN_SCHEDULING), "cuDevicePrimaryCtxSetFlags");
-  check(retain(&context, device), "cuDevicePrimaryCtxRetain");
-  check(set_current(context), "cuCtxSetCurrent");
+  void *module;
+  int device = begin(words[1]);
+  load_more();
   check(module_load(&module, text(words[2])), "cuModuleLoadData");
   check(get_function(&nop, module, "nop"), "cuModuleGetFunction");
   check(get_function(&spin, module, "spin"), "cuModuleGetFunction");
-  check(stream_create(&stream, NON_BLOCKING, 0), "cuStreamCreateWithPriority");
-  for (int i = 0; i < WARM_UP / scale; i++) {
+  for (long start = now(); now() - start < WARM_UP_NANOS / scale;) {
     launch(0);
     synchronize();
   }
   launch(1000);
   synchronize();
-  waits("wait.0", 0, 4000 / scale);
-  waits("wait.20", 20000, 3000 / scale);
-  waits("wait.200", 200000, 800 / scale);
-  keep_freed(device);
-  launches(rounds(BATCHES, scale));
-  allocations(rounds(BATCHES, scale));
-  copies("copy.up", 1, rounds(COPIES, scale));
-  copies("copy.down", 0, rounds(COPIES, scale));
+  if (wanted(count, words, "waits")) {
+    waits("wait.0", 0, 4000 / scale);
+    waits("wait.20", 20000, 3000 / scale);
+    waits("wait.200", 200000, 800 / scale);
+  }
+  if (wanted(count, words, "costs")) {
+    launches(rounds(BATCHES, scale));
+    guards(rounds(CHEAP_BATCHES, scale));
+  }
+  if (wanted(count, words, "memory")) {
+    keep_freed(device);
+    allocations(rounds(BATCHES, scale));
+    copies("copy.up", 1, rounds(COPIES, scale));
+    copies("copy.down", 0, rounds(COPIES, scale));
+  }
   return 0;
 }

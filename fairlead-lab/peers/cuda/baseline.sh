@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the baseline of "fairlead bench cuda" and runs it: what launches, waits, allocations and copies cost in C.
+# Builds the baseline of "fairlead bench cuda" and runs it: what launches, waits, calls on current contexts, allocations
+# and copies cost in C.
 #
-#   baseline.sh LIBRARY IMAGE SCALE    see baseline.c
+#   baseline.sh LIBRARY IMAGE SCALE [PART]    see baseline.c
 #
 # Needs gcc (or CC); exits with 69 where there is none. No CUDA headers are needed.
 set -eu

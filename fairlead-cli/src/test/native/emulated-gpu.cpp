@@ -1,5 +1,6 @@
-// Runs the kernels of solver.cu on a processor, for tests where there is no GPU:
-//   g++ -std=c++17 -O2 -ffp-contract=off -shared -fPIC -DKERNELS='"solver.cu"' emulated-gpu.cpp
+// Runs the kernels of a .cu file on a processor, for tests where there is no GPU:
+//   g++ -std=c++17 -O2 -ffp-contract=off -shared -fPIC -DKERNELS='"solver.cu"'
+//       -DENTRIES='ENTRY(apply), ENTRY(dots)' emulated-gpu.cpp
 //
 // A block's threads are fibers that run one after the other up to the next barrier, in ascending or
 // descending order: a missing barrier gives wrong sums in one of the orders. A barrier that some
@@ -27,7 +28,7 @@ static thread_local Dim threadIdx, blockIdx, blockDim, gridDim;
 
 static void barrier(int line);
 
-[[noreturn]] static void trap() { throw std::runtime_error("trap"); }
+[[noreturn]] static inline void trap() { throw std::runtime_error("trap"); }
 
 #define __global__
 #define __device__
@@ -37,6 +38,26 @@ static void barrier(int line);
 #define __syncthreads() barrier(__LINE__)
 #define __trap() trap()
 #define __ldg(address) (*(address))
+
+// Blocks may run at once, so these are atomic here too.
+static inline int atomicAdd(int *target, int value) {
+  return __atomic_fetch_add(target, value, __ATOMIC_RELAXED);
+}
+
+static inline unsigned long long atomicAdd(unsigned long long *target, unsigned long long value) {
+  return __atomic_fetch_add(target, value, __ATOMIC_RELAXED);
+}
+
+static inline unsigned long long atomicCAS(
+    unsigned long long *target, unsigned long long expected, unsigned long long value) {
+  __atomic_compare_exchange_n(
+      target, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return expected;
+}
+
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned long long)(((unsigned __int128)a * b) >> 64);
+}
 
 #include KERNELS
 
@@ -187,10 +208,7 @@ struct Entry {
 
 #define ENTRY(kernel) {#kernel, Call<kernel>::body, Call<kernel>::signature()}
 
-const Entry KERNEL_TABLE[] = {
-    ENTRY(apply), ENTRY(applyDots), ENTRY(residual), ENTRY(smooth), ENTRY(restrict),
-    ENTRY(prolong), ENTRY(dense), ENTRY(scale), ENTRY(addScaled), ENTRY(update), ENTRY(dots),
-    ENTRY(dot), ENTRY(sum), ENTRY(pack)};
+const Entry KERNEL_TABLE[] = {ENTRIES};
 
 const Entry *find(const char *name) {
   for (const Entry &entry : KERNEL_TABLE) {

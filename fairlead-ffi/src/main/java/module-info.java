@@ -4,6 +4,8 @@ module io.fairlead.ffi {
   requires transitive io.fairlead.comm;
   requires static org.jspecify;
 
+  provides io.fairlead.comm.spi.TransportProvider with
+      io.fairlead.ffi.MpiTransportProvider;
   provides io.fairlead.device.spi.DriverProvider with
       io.fairlead.ffi.CudaDriverProvider;
   provides io.fairlead.device.spi.OsThreads with

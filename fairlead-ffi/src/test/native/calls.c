@@ -183,6 +183,15 @@ static struct {
   int status, count;
 } failures[MAX_FAILURES];
 
+static char demanding[MAX_FAILURES][NAME_BYTES];
+
+static bool demands_current(const char *function) {
+  for (int i = 0; i < MAX_FAILURES; i++) {
+    if (strcmp(demanding[i], function) == 0) return true;
+  }
+  return false;
+}
+
 static void count_call(struct call *call) {
   call->count++;
   if (call->listed) return;
@@ -229,7 +238,7 @@ CUresult call_begin(struct call *call) {
   }
   CHECK(injected(call->name));
   if (!g.initialised && strcmp(call->name, "cuInit") != 0) return CUDA_ERROR_NOT_INITIALIZED;
-  CHECK(demand_context(call->demands & DEMAND_MASK));
+  CHECK(demand_context(demands_current(call->name) ? BOUND : call->demands & DEMAND_MASK));
   return capture_permits(call->demands);
 }
 
@@ -247,7 +256,7 @@ static int connections_told(void) {
 }
 
 static void defaults(void) {
-  g.initialised = g.old_driver = g.faults_stay = g.lazy = false;
+  g.initialised = g.old_driver = g.faults_stay = g.pool_keeps = g.lazy = false;
   g.hardware_queues = 0;
   g.version = 13000;
   g.devices = 2;
@@ -270,6 +279,7 @@ EXPORT void standin_reset(void) {
   g.epoch++;
   defaults();
   memset(failures, 0, sizeof failures);
+  memset(demanding, 0, sizeof demanding);
   for (struct call *call = calls; call != NULL; call = call->next) {
     call->count = call->refused = 0;
   }
@@ -307,6 +317,13 @@ EXPORT void standin_mode_hardware_queues(int mode) {
 EXPORT void standin_mode_faults_stay(int on) {
   lock();
   g.faults_stay = on != 0;
+  unlock();
+}
+
+/* What pools keep is returned only when they are trimmed, not when others need it. */
+EXPORT void standin_mode_pool_keeps(int on) {
+  lock();
+  g.pool_keeps = on != 0;
   unlock();
 }
 
@@ -355,6 +372,17 @@ EXPORT void standin_fail_next(const char *function, int status, int count) {
     snprintf(failures[i].function, NAME_BYTES, "%s", function);
     failures[i].status = status;
     failures[i].count = count;
+    break;
+  }
+  unlock();
+}
+
+/* That function demands a current context, though the driver is not old. */
+EXPORT void standin_demand_current(const char *function) {
+  lock();
+  for (int i = 0; i < MAX_FAILURES; i++) {
+    if (demanding[i][0] != 0) continue;
+    snprintf(demanding[i], NAME_BYTES, "%s", function);
     break;
   }
   unlock();

@@ -61,14 +61,19 @@ CUresult capture_permits(int demands) {
   return status;
 }
 
-CUresult capture_legacy(const struct context *context) {
+static struct capture *blocking_capture(const struct context *context) {
   for (struct capture *capture = g.captures; capture != NULL; capture = capture->next) {
     bool blocking = (capture->origin->flags & CU_STREAM_NON_BLOCKING) == 0;
-    if (capture->origin->head.context != context || !blocking) continue;
-    return capture_break(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-                         "the legacy stream would have to wait for what is captured");
+    if (capture->origin->head.context == context && blocking) return capture;
   }
-  return CUDA_SUCCESS;
+  return NULL;
+}
+
+CUresult capture_legacy(const struct context *context) {
+  struct capture *capture = blocking_capture(context);
+  if (capture == NULL) return CUDA_SUCCESS;
+  return capture_break(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                       "the legacy stream would have to wait for what is captured");
 }
 
 CUresult capture_add(struct stream *stream, struct op *op) {
@@ -196,10 +201,15 @@ API(cuStreamEndCapture, BOUND_IF_OLD, (CUstream on, CUgraph *out), (on, out)) {
   return status;
 }
 
+/* Of the legacy stream it says whether a blocking one captures, and leaves that capture alone. */
 API(cuStreamIsCapturing, BOUND_IF_OLD, (CUstream on, CUstreamCaptureStatus *out), (on, out)) {
   struct stream *stream;
-  CHECK(stream_use(on, &stream));
+  CHECK(stream_use_to_order(on, &stream));
   if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  struct context *context = stream->head.context;
+  if (stream == context->legacy && blocking_capture(context) != NULL) {
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
   *out = stream->capture == NULL     ? CU_STREAM_CAPTURE_STATUS_NONE
          : stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                      : CU_STREAM_CAPTURE_STATUS_ACTIVE;

@@ -202,6 +202,32 @@ static int run_hold(const struct launch *launch) {
   return 0;
 }
 
+/* The table was read when this was enqueued: so its pieces are known, and pinned. */
+static int run_pieces(const struct launch *launch) {
+  size_t count = (size_t)long_at(launch, 1);
+  bool to_host = long_at(launch, 2) != 0;
+  const struct piece *table = memory_for(launch, 0, count * sizeof *table);
+  if (table == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (size_t i = 0; i < count; i++) {
+    const struct piece *piece = &table[i];
+    if (piece->bytes == 0) continue;
+    lock();
+    bool inside = reaches(launch, piece->device, piece->bytes) &&
+                  reaches(launch, piece->host, piece->bytes) &&
+                  memory_at(piece->device)->memory == DEVICE_MEMORY &&
+                  memory_at(piece->host)->memory == PINNED_MEMORY;
+    unlock();
+    if (!inside) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    memcpy((void *)(to_host ? piece->host : piece->device),
+           (void *)(to_host ? piece->device : piece->host), piece->bytes);
+  }
+  return 0;
+}
+
+bool kernel_copies_pieces(const struct launch *launch) {
+  return launch->builtin != NULL && launch->builtin->run == run_pieces;
+}
+
 static int run_nop(const struct launch *launch) {
   (void)launch;
   return 0;
@@ -246,6 +272,7 @@ static const struct builtin BUILTINS[] = {
     {"spin", "l", run_spin},             /* nanoseconds */
     {"hold", "p", run_hold},             /* flag: until it is not zero */
     {"shape", "p", run_shape},           /* five numbers of the launch */
+    {"fairlead_copy_pieces", "pll", run_pieces}, /* table, pieces, whether to the host */
     {"nop", "", run_nop},
     {"nullstore", "", run_nullstore},    /* 700 */
     {"assertfail", "", run_assertfail},  /* 710 */

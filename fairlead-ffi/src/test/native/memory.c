@@ -213,13 +213,17 @@ static CUresult host_range(uintptr_t address, size_t bytes, struct allocation **
   return memory_range(address, bytes, out);
 }
 
-static void touch(struct stream *stream, struct op *op, struct allocation *allocation) {
-  if (allocation == NULL) return;
+static void pin(struct stream *stream, struct allocation *allocation) {
   if (!stream_after(stream, allocation->born)) {
     trap("use before its allocation", "%p, in the order of streams", (void *)allocation->base);
   }
   allocation->pins++;
   uses_note(&allocation->uses, (struct use){stream->head.handle, stream->enqueued + 1});
+}
+
+static void touch(struct stream *stream, struct op *op, struct allocation *allocation) {
+  if (allocation == NULL) return;
+  pin(stream, allocation);
   op->touched[op->touches++] = allocation;
 }
 
@@ -229,6 +233,55 @@ static bool foreign(const struct stream *stream, const struct allocation *alloca
   }
   trap("wrong context", "%p is another device's memory", (void *)allocation->base);
   return true;
+}
+
+/* Both ends of a piece; one that is wrong is a fault when it runs. */
+static void touch_piece(struct stream *stream, struct op *op, int i, uintptr_t address) {
+  struct allocation *allocation = memory_at(address);
+  if (allocation == NULL) return;
+  if (allocation->freed) {
+    trap("use after free", "piece %d, %p, was freed", i, (void *)address);
+  } else if (!foreign(stream, allocation)) {
+    pin(stream, allocation);
+    op->pieces_touched[op->pieces_count++] = allocation;
+  }
+}
+
+/* The table is complete now, and stays so. */
+static void touch_pieces(struct stream *stream, struct op *op) {
+  const struct launch *launch = &op->launch;
+  uintptr_t table;
+  int64_t count;
+  memcpy(&table, launch->arguments + launch->layout.offset[0], sizeof table);
+  memcpy(&count, launch->arguments + launch->layout.offset[1], sizeof count);
+  struct allocation *at = memory_at(table);
+  size_t bytes = (size_t)count * sizeof(struct piece);
+  if (at == NULL || at->freed || at->memory != PINNED_MEMORY ||
+      bytes > at->base + at->bytes - table) {
+    trap("outside an allocation", "a table of %lld pieces at %p", (long long)count, (void *)table);
+    return;
+  }
+  op->table = malloc(bytes + 1);
+  op->pieces_touched = malloc(2 * ((size_t)count + 1) * sizeof *op->pieces_touched);
+  if (op->table == NULL || op->pieces_touched == NULL) abort();
+  memcpy(op->table, (void *)table, bytes);
+  const struct piece *pieces = op->table;
+  for (int i = 0; i < count; i++) {
+    if (pieces[i].bytes == 0) continue;
+    touch_piece(stream, op, i, pieces[i].device);
+    touch_piece(stream, op, i, pieces[i].host);
+  }
+}
+
+void memory_check_table(const struct op *op) {
+  if (op->table == NULL) return;
+  uintptr_t table;
+  int64_t count;
+  memcpy(&table, op->launch.arguments + op->launch.layout.offset[0], sizeof table);
+  memcpy(&count, op->launch.arguments + op->launch.layout.offset[1], sizeof count);
+  if (memcmp(op->table, (void *)table, (size_t)count * sizeof(struct piece)) != 0) {
+    trap("changed during the copy", "the table of pieces at %p", (void *)table);
+  }
 }
 
 /* What a kernel's pointers name is only its own affair when it runs: then it may fault. */
@@ -246,6 +299,7 @@ static CUresult touch_arguments(struct stream *stream, struct op *op) {
       touch(stream, op, allocation);
     }
   }
+  if (kernel_copies_pieces(launch)) touch_pieces(stream, op);
   return CUDA_SUCCESS;
 }
 
@@ -325,6 +379,8 @@ CUresult memory_touch(struct stream *stream, struct op *op) {
 void memory_untouch(struct op *op) {
   for (int i = 0; i < op->touches; i++) op->touched[i]->pins--;
   op->touches = 0;
+  for (size_t i = 0; i < op->pieces_count; i++) op->pieces_touched[i]->pins--;
+  op->pieces_count = 0;
 }
 
 /* --- device memory ---------------------------------------------------------------------------*/
@@ -342,9 +398,16 @@ static CUresult allocate(struct context *context, size_t bytes, size_t freeing,
   return CUDA_SUCCESS;
 }
 
+static size_t kept_by_pool(const struct device *device) {
+  return device->reserved - device->pooled;
+}
+
 API(cuMemAlloc_v2, BOUND | UNSAFE, (CUdeviceptr *out, size_t bytes), (out, bytes)) {
   struct allocation *allocation;
+  struct device *device = &g.device[bound()->device];
   if (out == NULL) return CUDA_ERROR_INVALID_VALUE;
+  size_t used = device->used + (g.pool_keeps ? kept_by_pool(device) : 0);
+  if (used > device->limit || bytes > device->limit - used) return CUDA_ERROR_OUT_OF_MEMORY;
   CHECK(allocate(bound(), bytes, 0, &allocation));
   account_taken(allocation);
   *out = allocation->base;
@@ -393,7 +456,7 @@ API(cuMemFree_v2, BOUND_IF_OLD | UNSAFE, (CUdeviceptr address), (address)) {
 API(cuMemGetInfo_v2, BOUND, (size_t *available, size_t *total), (available, total)) {
   struct device *device = &g.device[bound()->device];
   if (available == NULL || total == NULL) return CUDA_ERROR_INVALID_VALUE;
-  size_t used = device->used - device->pooled + device->reserved;
+  size_t used = device->used + kept_by_pool(device);
   *available = used > device->limit ? 0 : device->limit - used;
   *total = device->limit;
   return CUDA_SUCCESS;

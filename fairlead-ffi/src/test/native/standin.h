@@ -178,6 +178,7 @@ struct state {
   bool initialised;
   bool old_driver;
   bool faults_stay;         /* after a fault a process gets no other context */
+  bool pool_keeps;          /* what a pool has and nobody uses is nobody else's either */
   bool lazy;                /* code is brought to the device when it is first asked for */
   int hardware_queues;      /* 0 none, 1 counted, 2 in order: see stream.c */
   unsigned long enqueued;   /* operations of all streams */
@@ -240,6 +241,8 @@ CUresult memory_range(uintptr_t address, size_t bytes, struct allocation **out);
 /* Pins what the operation touches, as the next of that stream, and checks that it may. */
 CUresult memory_touch(struct stream *stream, struct op *op);
 void memory_untouch(struct op *op);
+/* Traps if the table of pieces is another one than when the operation was enqueued. */
+void memory_check_table(const struct op *op);
 /* No trap: for running kernels, where it is a fault, and for host pointers. */
 struct allocation *memory_at(uintptr_t address);
 void memory_release(struct allocation *allocation);
@@ -267,6 +270,12 @@ struct launch {
   unsigned char arguments[MAX_ARGUMENT_BYTES];
 };
 
+/* An entry of the table of a kernel that copies pieces. */
+struct piece {
+  uintptr_t device, host;
+  size_t bytes;
+};
+
 struct op {
   enum operation what;
   struct op *next;
@@ -274,6 +283,9 @@ struct op {
   unsigned long order;      /* among those of all streams */
   int touches;
   struct allocation *touched[MAX_PARAMETERS];
+  struct allocation **pieces_touched; /* of a kernel that copies pieces, which has no limit */
+  size_t pieces_count;
+  void *table;              /* as it was when that was enqueued */
   union {
     struct launch launch;
     struct { uintptr_t target, source; size_t bytes; void *staged; bool to_host, from_host; } copy;
@@ -324,6 +336,8 @@ CUresult stream_order(struct stream *stream, struct record *record);
 void stream_end(struct stream *stream);
 int streams_occupying(const struct context *context);
 int kernel_run(const struct launch *launch);
+/* Whether what it touches is what its table says, which must not change before it has run. */
+bool kernel_copies_pieces(const struct launch *launch);
 /* What a launch would do, its arguments copied; of the kernel's context. */
 CUresult kernel_prepare(const CUlaunchConfig *config, CUfunction handle, void **parameters,
                         void **extra, struct launch *out);

@@ -18,6 +18,8 @@ void op_free(struct op *op) {
   memory_untouch(op);
   if (op->what == RECORD || op->what == WAIT) record_drop(op->record);
   if (op->what == COPY) free(op->copy.staged);
+  free(op->pieces_touched);
+  free(op->table);
   free(op);
 }
 
@@ -189,6 +191,7 @@ static void run_kernel(struct stream *stream, struct op *op) {
   unlock();
   int fault = kernel_run(&op->launch);
   lock();
+  if (fault == 0) memory_check_table(op);
   stream->running = false;
   if (fault != 0) context_fault(stream->head.context, fault);
 }

@@ -8,5 +8,6 @@ module io.fairlead.runtime {
 
   exports io.fairlead.runtime;
 
+  uses io.fairlead.comm.spi.TransportProvider;
   uses io.fairlead.device.spi.DriverProvider;
 }

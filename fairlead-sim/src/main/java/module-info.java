@@ -9,4 +9,5 @@ module io.fairlead.sim {
   requires static org.jspecify;
 
   exports io.fairlead.sim;
+  exports io.fairlead.sim.remote;
 }

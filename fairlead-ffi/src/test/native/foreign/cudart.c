@@ -7,6 +7,12 @@ int cudaMalloc(void **out, size_t bytes) { FOREIGN(cuMemAlloc_v2((CUdeviceptr *)
 
 int cudaFree(void *address) { FOREIGN(cuMemFree_v2((CUdeviceptr)address)); }
 
+int cudaMallocAsync(void **out, size_t bytes, CUstream on) {
+  FOREIGN(cuMemAllocAsync((CUdeviceptr *)out, bytes, on));
+}
+
+int cudaFreeAsync(void *address, CUstream on) { FOREIGN(cuMemFreeAsync((CUdeviceptr)address, on)); }
+
 static CUresult copy(void *target, const void *source, size_t bytes, int kind, CUstream on) {
   switch (kind) {
     case HOST_TO_DEVICE: return cuMemcpyHtoDAsync_v2((CUdeviceptr)target, source, bytes, on);

@@ -22,6 +22,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, u
                         CUstream stream, void **parameters, void **extra);
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes);
 CUresult cuMemFree_v2(CUdeviceptr address);
+CUresult cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream on);
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream on);
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void *source, size_t bytes, CUstream on);
 CUresult cuMemcpyDtoHAsync_v2(void *target, CUdeviceptr source, size_t bytes, CUstream on);
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream on);

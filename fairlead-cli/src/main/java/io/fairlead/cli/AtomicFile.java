@@ -15,10 +15,19 @@ public final class AtomicFile {
    * @throws UnwritableException if it cannot be written
    */
   public static void write(String name, String text) {
+    write(Path.of(name), out -> out.write(text.getBytes(StandardCharsets.UTF_8)));
+  }
+
+  /**
+   * Writes what {@code body} writes there. Blocks; any thread.
+   *
+   * @throws UnwritableException if it cannot be written
+   */
+  public static void write(Path file, WholeFile.Body body) {
     try {
-      WholeFile.write(Path.of(name), out -> out.write(text.getBytes(StandardCharsets.UTF_8)));
+      WholeFile.write(file, body);
     } catch (IOException e) {
-      throw new UnwritableException(name, e);
+      throw new UnwritableException(file.toString(), e);
     }
   }
 
@@ -39,7 +48,7 @@ public final class AtomicFile {
    * Whether writing one would overwrite the other. What cannot be told apart here fails where it is
    * opened.
    */
-  static boolean isSame(Path one, Path other) {
+  public static boolean isSame(Path one, Path other) {
     try {
       return WholeFile.isSame(one, other);
     } catch (IOException unknown) {

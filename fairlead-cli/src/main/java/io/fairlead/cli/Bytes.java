@@ -1,6 +1,6 @@
 package io.fairlead.cli;
 
-import io.fairlead.runtime.ByteSize;
+import io.fairlead.device.ByteSize;
 import java.util.Locale;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.TypeConversionException;

@@ -2,10 +2,13 @@ package io.fairlead.cli;
 
 import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.fault.FairleadException;
+import io.fairlead.ffi.MpiLauncher;
 import io.fairlead.memory.Device;
+import io.fairlead.memory.RealMemory;
 import io.fairlead.runtime.DriverReport;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.runtime.FairleadConfig;
+import io.fairlead.runtime.TransportReport;
 import io.fairlead.solver.SparseSolver;
 import io.fairlead.task.CarrierMode;
 import io.fairlead.task.CarrierReport;
@@ -53,6 +56,8 @@ final class DoctorCommand implements Callable<Integer> {
    * @param carriers null if what was asked for cannot be had; refused then says why
    * @param wrongSetting which system property has a value that cannot be, in words, or null
    * @param kernels for each GPU the form in which it takes the solver's kernels, or why none
+   * @param memory of each GPU, as its driver sees it
+   * @param launchers of ranks on the path
    * @param trials of waiting modes, if they were asked for
    */
   private record Findings(
@@ -63,6 +68,9 @@ final class DoctorCommand implements Callable<Integer> {
       @Nullable String wrongSetting,
       List<DriverReport> drivers,
       Map<String, String> kernels,
+      Map<String, RealMemory> memory,
+      List<TransportReport> transports,
+      List<MpiLauncher> launchers,
       List<WaitTrial> trials) {}
 
   @Override
@@ -88,6 +96,9 @@ final class DoctorCommand implements Callable<Integer> {
     }
     List<DriverReport> drivers = Fairlead.drivers();
     String wrong = wrongSetting();
+    Map<String, String> kernels = new LinkedHashMap<>();
+    Map<String, RealMemory> memory = new LinkedHashMap<>();
+    look(drivers, kernels, memory);
     return new Findings(
         Runtime.getRuntime().availableProcessors(),
         Processors.affinity(),
@@ -95,7 +106,10 @@ final class DoctorCommand implements Callable<Integer> {
         refused,
         wrong,
         drivers,
-        kernels(drivers),
+        kernels,
+        memory,
+        Fairlead.transports(),
+        MpiLauncher.installed(),
         waits && wrong == null ? trials(drivers) : List.of());
   }
 
@@ -109,17 +123,17 @@ final class DoctorCommand implements Callable<Integer> {
   }
 
   /** Opens each driver of GPUs: whether one works is known only then. */
-  private static Map<String, String> kernels(List<DriverReport> drivers) {
-    Map<String, String> found = new LinkedHashMap<>();
+  private static void look(
+      List<DriverReport> drivers, Map<String, String> kernels, Map<String, RealMemory> memory) {
     for (DriverReport driver : drivers) {
       if (driver.available() && !driver.name().equals("host")) {
-        addKernels(driver.name(), found);
+        look(driver.name(), kernels, memory);
       }
     }
-    return found;
   }
 
-  private static void addKernels(String driver, Map<String, String> found) {
+  private static void look(
+      String driver, Map<String, String> kernels, Map<String, RealMemory> memory) {
     try (Fairlead fairlead = Fairlead.open(FairleadConfig.defaults().withDevice(driver))) {
       for (Device device : fairlead.devices()) {
         DeviceInfo info = device.info();
@@ -132,10 +146,11 @@ final class DoctorCommand implements Callable<Integer> {
                 + ", "
                 + info.features().architectureName()
                 + ")";
-        found.put(name, kernels(device));
+        kernels.put(name, kernels(device));
+        memory.put(name, device.realMemory());
       }
     } catch (FairleadException | IllegalStateException cannotBeOpened) {
-      found.put(driver, "none: " + cannotBeOpened.getMessage());
+      kernels.put(driver, "none: " + cannotBeOpened.getMessage());
     }
   }
 
@@ -188,6 +203,11 @@ final class DoctorCommand implements Callable<Integer> {
     }
     map.put("drivers", found.drivers().stream().map(DoctorCommand::driver).toList());
     map.put("kernels", new LinkedHashMap<String, @Nullable Object>(found.kernels()));
+    Map<String, @Nullable Object> memory = new LinkedHashMap<>();
+    found.memory().forEach((gpu, bytes) -> memory.put(gpu, memory(bytes)));
+    map.put("memory", memory);
+    map.put("transports", found.transports().stream().map(DoctorCommand::transport).toList());
+    map.put("launchers", found.launchers().stream().map(DoctorCommand::launcher).toList());
     if (!found.trials().isEmpty()) {
       map.put("waits", found.trials().stream().map(DoctorCommand::trial).toList());
     }
@@ -219,6 +239,16 @@ final class DoctorCommand implements Callable<Integer> {
     return map;
   }
 
+  private static Map<String, @Nullable Object> memory(RealMemory bytes) {
+    Map<String, @Nullable Object> map = new LinkedHashMap<>();
+    map.put("total", bytes.totalBytes());
+    map.put("free", bytes.freeBytes());
+    map.put("pool_unused", bytes.poolUnusedBytes());
+    map.put("ours", bytes.oursBytes());
+    map.put("others", bytes.othersBytes());
+    return map;
+  }
+
   private static Map<String, @Nullable Object> trial(WaitTrial trial) {
     Map<String, @Nullable Object> map = new LinkedHashMap<>();
     map.put("driver", trial.driver());
@@ -234,6 +264,21 @@ final class DoctorCommand implements Callable<Integer> {
     map.put("available", report.available());
     map.put("devices", report.devices());
     map.put(report.available() ? "version" : "why", report.text());
+    return map;
+  }
+
+  private static Map<String, @Nullable Object> transport(TransportReport report) {
+    Map<String, @Nullable Object> map = new LinkedHashMap<>();
+    map.put("name", report.name());
+    map.put("available", report.available());
+    map.put(report.available() ? "version" : "why", report.text());
+    return map;
+  }
+
+  private static Map<String, @Nullable Object> launcher(MpiLauncher launcher) {
+    Map<String, @Nullable Object> map = new LinkedHashMap<>();
+    map.put("version", launcher.version());
+    map.put("command", launcher.command().toString());
     return map;
   }
 
@@ -258,12 +303,30 @@ final class DoctorCommand implements Callable<Integer> {
     }
     found.drivers().forEach(driver -> lines.add("driver      " + line(driver)));
     found.kernels().forEach((gpu, form) -> lines.add("kernels     " + gpu + ": " + form));
+    found.memory().forEach((gpu, bytes) -> lines.add("memory      " + gpu + ": " + bytes.text()));
+    found.transports().forEach(transport -> lines.add("transport   " + line(transport)));
+    found
+        .launchers()
+        .forEach(each -> lines.add("launcher    " + each.command() + ": " + each.version()));
+    if (found.launchers().isEmpty()) {
+      lines.add(
+          "launcher    none: install one to start ranks on several processes (Debian: openmpi-bin, or mpich)");
+    }
     found
         .trials()
         .forEach(trial -> lines.add("waits       " + trial.driver() + ": " + trial.text()));
     lines.add("");
     lines.addAll(CarrierTable.lines(report == null ? null : report.mode()));
     return lines;
+  }
+
+  private static String line(TransportReport transport) {
+    if (!transport.available()) {
+      return transport.name() + ": not here: " + transport.text();
+    }
+    return transport.text().isEmpty()
+        ? transport.name()
+        : transport.name() + ": " + transport.text();
   }
 
   private static String line(DriverReport driver) {

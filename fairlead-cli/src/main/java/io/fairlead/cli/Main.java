@@ -1,6 +1,8 @@
 package io.fairlead.cli;
 
 import io.fairlead.cli.bench.BenchCommand;
+import io.fairlead.cli.join.JoinCommand;
+import io.fairlead.cli.torture.TortureCommand;
 import java.io.PrintWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.Objects;
@@ -19,7 +21,14 @@ import picocli.CommandLine.ParameterException;
     description = "Drives GPUs and message libraries from any number of Java tasks.",
     mixinStandardHelpOptions = true,
     versionProvider = Version.class,
-    subcommands = {SolveCommand.class, BenchCommand.class, DemoCommand.class, DoctorCommand.class},
+    subcommands = {
+      SolveCommand.class,
+      JoinCommand.class,
+      BenchCommand.class,
+      DemoCommand.class,
+      DoctorCommand.class,
+      TortureCommand.class
+    },
     synopsisSubcommandLabel = "COMMAND",
     footer = {
       "",

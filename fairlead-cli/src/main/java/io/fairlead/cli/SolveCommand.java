@@ -1,11 +1,11 @@
 package io.fairlead.cli;
 
-import io.fairlead.runtime.FairleadConfig;
 import io.fairlead.solver.Poisson;
 import io.fairlead.solver.Preconditioner;
 import io.fairlead.task.WaitMode;
+import java.io.PrintWriter;
+import java.io.Writer;
 import java.nio.file.Path;
-import java.util.Locale;
 import java.util.Objects;
 import java.util.concurrent.Callable;
 import java.util.stream.Stream;
@@ -14,7 +14,6 @@ import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Parameters;
 
 /** {@code fairlead solve FILE}: solves a sparse symmetric positive definite system. */
@@ -99,7 +98,8 @@ public final class SolveCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "1",
       description =
-          "Share the rows among so many ranks in this process (default ${DEFAULT-VALUE}).")
+          "Share the rows among so many ranks in this process (default ${DEFAULT-VALUE}); under mpirun"
+              + " each process is a rank, and this is left out.")
   private int ranks;
 
   @Option(
@@ -143,18 +143,29 @@ public final class SolveCommand implements Callable<Integer> {
   public Integer call() throws Exception {
     check();
     CommandLine line = commandLine();
-    Progress progress = Progress.to(line.getErr(), Progress.onTerminal());
     SolveRequest request = request();
+    Progress progress = progress(request);
     try {
       SolveOutcome outcome = new SolveRun(request, progress, line.getOut()).run();
       progress.clear();
-      return new SolveReportWriter(line.getOut(), line.getErr(), json).write(outcome);
+      if (request.launched().isFirst()) {
+        new ReportWriter(line.getOut(), line.getErr(), json)
+            .write(request.columnsOnStandardOutput(), SolveSummary.of(outcome), outcome.toMap());
+      }
+      return outcome.converged() ? ExitCode.OK : ExitCode.NOT_CONVERGED;
     } finally {
       progress.clear();
     }
   }
 
+  private Progress progress(SolveRequest request) {
+    return request.launched().isFirst()
+        ? Progress.to(commandLine().getErr(), Progress.onTerminal())
+        : Progress.to(new PrintWriter(Writer.nullWriter()), false);
+  }
+
   private SolveRequest request() {
+    LaunchedRanks launched = LaunchedRanks.current();
     return new SolveRequest(
         file,
         poisson,
@@ -164,16 +175,18 @@ public final class SolveCommand implements Callable<Integer> {
         tol,
         maxIterations,
         precond,
-        ranks,
+        launched.areProcesses() ? launched.size() : ranks,
         jobs,
         atOnce == null ? jobs : Math.min(atOnce, jobs),
         device,
         deviceMemory,
-        sync);
+        sync,
+        launched);
   }
 
   private void check() {
-    requireSettings();
+    OptionChecks checks = new OptionChecks(commandLine());
+    checks.requireSettings();
     require((file == null) != (poisson == null), "Give a FILE, or --poisson N, and not both.");
     require(
         poisson == null || (poisson >= 1 && poisson <= Poisson.GRID3D_MAX),
@@ -183,40 +196,25 @@ public final class SolveCommand implements Callable<Integer> {
     require(ranks >= 1 && ranks <= 1024, "--ranks takes 1 to 1024");
     require(jobs >= 1 && jobs <= 100_000, "--jobs takes 1 to 100000");
     require(atOnce == null || atOnce >= 1, "--at-once takes 1 or more");
-    device = device.toLowerCase(Locale.ROOT);
-    require(
-        device.equals("auto") || device.equals("host") || device.equals("cuda"),
-        "--device takes auto, host or cuda, not " + device);
-    checkFiles();
-  }
-
-  /** Found now, not after an hour of solving. */
-  private void checkFiles() {
+    checkLaunched(LaunchedRanks.current());
+    device = checks.device(device);
     requireName("FILE", file);
     requireName("--rhs", rhs);
     requireName("--x0", x0);
     requireName("--out", out);
     requireName("--json", json);
-    boolean jsonOnOut = SolveRequest.STANDARD_OUTPUT.equals(json);
-    boolean columnsOnOut = request().columnsOnStandardOutput();
-    require(!(jsonOnOut && columnsOnOut), "--out - and --json - both ask for the standard output");
-    Path columns = columnsOnOut ? null : out;
-    Path report = jsonOnOut || json == null ? null : Path.of(json);
-    requireDifferent("--out", columns, "--json", report);
-    for (Path input : Stream.of(file, rhs, x0).filter(Objects::nonNull).toList()) {
-      requireDifferent("--out", columns, "the input", input);
-      requireDifferent("--json", report, "the input", input);
+    if (LaunchedRanks.current().isFirst()) { // who writes them
+      checks.requireOutputs(out, json, Stream.of(file, rhs, x0));
     }
-    Stream.of(columns, report).filter(Objects::nonNull).forEach(AtomicFile::requireWritable);
   }
 
-  /** A system property is as good as an option, so it is checked as one. */
-  private void requireSettings() {
-    try {
-      FairleadConfig.fromSystem();
-    } catch (IllegalArgumentException wrong) {
-      throw new ParameterException(commandLine(), wrong.getMessage(), wrong);
-    }
+  private void checkLaunched(LaunchedRanks launched) {
+    require(
+        !launched.areProcesses() || ranks == 1 || ranks == launched.size(),
+        "The launcher started " + launched.size() + " ranks: leave --ranks out");
+    require(
+        launched.size() == 1 || jobs == 1 || (atOnce != null && atOnce == 1),
+        "Ranks that are processes solve one job at a time: add --at-once 1");
   }
 
   private void requireName(String what, @Nullable Object name) {
@@ -224,17 +222,8 @@ public final class SolveCommand implements Callable<Integer> {
         name == null || !name.toString().isEmpty(), what + " is empty: give the name of a file");
   }
 
-  private void requireDifferent(
-      String what, @Nullable Path output, String otherWhat, @Nullable Path other) {
-    require(
-        output == null || other == null || !AtomicFile.isSame(output, other),
-        what + " " + output + " would overwrite " + otherWhat + " " + other);
-  }
-
   private void require(boolean holds, String message) {
-    if (!holds) {
-      throw new ParameterException(commandLine(), message);
-    }
+    new OptionChecks(commandLine()).require(holds, message);
   }
 
   private CommandLine commandLine() {

@@ -32,6 +32,25 @@ record SolveInput(CsrMatrix matrix, DenseColumns b, @Nullable DenseColumns x0) {
     return new SolveInput(matrix, b, start(request.x0(), matrix, b.count(), progress));
   }
 
+  /** Numbers that differ, but for a rare chance, if anything in the input does. */
+  long[] prints() {
+    return new long[] {
+      matrix.rows(),
+      matrix.entries(),
+      Arrays.hashCode(matrix.rowPtr()),
+      Arrays.hashCode(matrix.colIdx()),
+      Arrays.hashCode(matrix.values()),
+      print(b),
+      x0 == null ? 0 : print(x0)
+    };
+  }
+
+  private static long print(DenseColumns columns) {
+    return columns.columns().stream()
+        .mapToLong(Arrays::hashCode)
+        .reduce(columns.count(), (all, each) -> 31 * all + each);
+  }
+
   double @Nullable [] startOf(int column) {
     return x0 == null ? null : x0.column(x0.count() == 1 ? 0 : column);
   }

@@ -5,7 +5,11 @@ import io.fairlead.task.WaitMode;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
 
-/** What the command line of {@code fairlead solve} asks for; exactly one of file and poisson. */
+/**
+ * What the command line of {@code fairlead solve} asks for; exactly one of file and poisson.
+ *
+ * @param ranks of all processes together
+ */
 record SolveRequest(
     @Nullable Path file,
     @Nullable Integer poisson,
@@ -20,12 +24,10 @@ record SolveRequest(
     int atOnce,
     String device,
     @Nullable Long deviceMemory,
-    WaitMode waitMode) {
-
-  /** The name of an output that goes to standard output. */
-  static final String STANDARD_OUTPUT = "-";
+    WaitMode waitMode,
+    LaunchedRanks launched) {
 
   boolean columnsOnStandardOutput() {
-    return out != null && out.toString().equals(STANDARD_OUTPUT);
+    return ReportWriter.isStandardOutput(out);
   }
 }

@@ -1,5 +1,6 @@
 package io.fairlead.cli;
 
+import io.fairlead.comm.Comm;
 import io.fairlead.device.DeviceStats;
 import io.fairlead.fault.FairleadException;
 import io.fairlead.fault.Severity;
@@ -47,7 +48,8 @@ final class SolveRun {
     try {
       return solve();
     } catch (NotPositiveDefiniteException indefinite) {
-      throw named(indefinite);
+      // Ranks that are processes all find the same, and none waits for another.
+      throw RanksAgree.said(request.launched().rank(), named(indefinite));
     }
   }
 
@@ -63,15 +65,16 @@ final class SolveRun {
   private SolveOutcome solve() throws IOException {
     Clock clock = new Clock();
     try (Opening opening = Opening.begin(config(), worthPreparing())) {
-      SolveInput input = SolveInput.read(request, progress);
+      SolveInput input = read(opening);
       double read = clock.lap();
       CsrMatrix matrix = input.matrix();
       progress.done(
           String.format(
               Locale.ROOT, "read: %,d rows, %,d entries", matrix.rows(), matrix.entries()));
       Fairlead fairlead = opening.open();
+      agree(fairlead, input);
       clock.lap();
-      try (SparseSolver solver = SparseSolver.setup(fairlead, matrix, options())) {
+      try (SparseSolver solver = setUp(fairlead, matrix)) {
         double setup = clock.lap();
         progress.done(
             String.format(
@@ -83,6 +86,47 @@ final class SolveRun {
         opening.prepared();
         return solveAndWrite(fairlead, solver, input, read, setup);
       }
+    }
+  }
+
+  private SolveInput read(Opening opening) {
+    try {
+      return SolveInput.read(request, progress);
+    } catch (RuntimeException failure) {
+      if (request.launched().areProcesses()) {
+        RanksAgree.onGoing(opening.open().world(), failure);
+      }
+      throw failure;
+    }
+  }
+
+  /** Ranks that do not solve the same would wait for messages that never come. */
+  private void agree(Fairlead fairlead, SolveInput input) {
+    if (!request.launched().areProcesses()) {
+      return;
+    }
+    RanksAgree.onGoing(fairlead.world(), null);
+    RanksAgree.onSystem(fairlead.world(), input.prints());
+    RanksAgree.onSystem(
+        fairlead.world(),
+        Double.doubleToLongBits(request.tolerance()),
+        request.maxIterations(),
+        request.preconditioner().name().hashCode(),
+        request.jobs());
+  }
+
+  private SparseSolver setUp(Fairlead fairlead, CsrMatrix matrix) {
+    if (!request.launched().areProcesses()) {
+      return SparseSolver.setup(fairlead, matrix, options());
+    }
+    Comm world = fairlead.world();
+    try {
+      return SparseSolver.setup(fairlead, world, matrix, options());
+    } catch (NotPositiveDefiniteException everywhere) {
+      throw everywhere; // all ranks find the same, and none waits for another
+    } catch (RuntimeException | Error failure) {
+      world.fail(failure);
+      throw failure;
     }
   }
 
@@ -104,7 +148,7 @@ final class SolveRun {
     double solve = clock.lap();
     long kernels = kernelNanos(fairlead) - kernelsBefore;
     DenseColumns x = columns(input.matrix().rows(), solutions);
-    if (request.out() != null) {
+    if (request.out() != null && request.launched().isFirst()) {
       writeColumns(request.out(), x);
     }
     List<SolveReport> reports = solutions.stream().map(Solution::report).toList();

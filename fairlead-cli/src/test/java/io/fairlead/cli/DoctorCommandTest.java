@@ -46,9 +46,12 @@ class DoctorCommandTest {
       assertThat(run.code()).as(run.err()).isEqualTo(ExitCode.OK);
       assertThat(run.out())
           .contains("kernels     cuda 0 (Stand-in 0, sm_90): prebuilt machine code")
-          .contains("kernels     cuda 1 (Stand-in 1, sm_90): prebuilt machine code");
+          .contains("kernels     cuda 1 (Stand-in 1, sm_90): prebuilt machine code")
+          .containsPattern("memory      cuda 0 .Stand-in 0, sm_90.: .*, free .*, ours .*, others ");
       assertThat(Run.fairlead("doctor", "--json").out())
-          .contains("\"cuda 0 (Stand-in 0, sm_90)\": \"prebuilt machine code\"");
+          .contains("\"cuda 0 (Stand-in 0, sm_90)\": \"prebuilt machine code\"")
+          .contains("\"pool_unused\": ")
+          .contains("\"others\": ");
     } finally {
       if (before == null) {
         System.clearProperty(LIBRARY_PROPERTY);

@@ -2,6 +2,7 @@ package io.fairlead.cli;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.fairlead.device.OutOfDeviceMemoryException;
 import java.io.File;
 import java.io.PrintWriter;
 import java.io.StringWriter;
@@ -32,6 +33,17 @@ class FailuresTest {
       assertThat(Failures.report(failure, new PrintWriter(err))).isEqualTo(ExitCode.FAILURE);
       assertThat(err.toString()).contains("FAIRLEAD_JAVA_OPTS=-Xmx").doesNotContain("bug", "\tat ");
     }
+  }
+
+  @Test
+  void tooLittleDeviceMemoryNamesTheOptionsThatHelp() {
+    StringWriter err = new StringWriter();
+    OutOfDeviceMemoryException full =
+        new OutOfDeviceMemoryException("no room for 64 KiB", "allocate", 0, null);
+    assertThat(Failures.report(full, new PrintWriter(err))).isEqualTo(ExitCode.FAILURE);
+    assertThat(err.toString())
+        .contains("no room", "--device-memory", "--jobs", "--host-memory", "--spill-dir")
+        .doesNotContain("bug", "\tat ");
   }
 
   @ParameterizedTest

@@ -1,6 +1,7 @@
 package io.fairlead.comm;
 
 import io.fairlead.task.Completion;
+import io.fairlead.task.Owner;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -30,7 +31,7 @@ final class Allowance {
   }
 
   long out() {
-    lock.lock();
+    Owner.lock(lock);
     try {
       return max - left;
     } finally {
@@ -40,7 +41,7 @@ final class Allowance {
 
   /** Takes if that needs no waiting. Any thread. */
   boolean tryTake(long amount) {
-    lock.lock();
+    Owner.lock(lock);
     try {
       if (!waiting.isEmpty() || left < amount) {
         return false;
@@ -55,7 +56,7 @@ final class Allowance {
   /** Takes, waiting for it if need be. Only threads that may wait. {@code amount} ≤ max. */
   void take(long amount) {
     Waiter waiter;
-    lock.lock();
+    Owner.lock(lock);
     try {
       if (waiting.isEmpty() && left >= amount) {
         left -= amount;
@@ -78,7 +79,7 @@ final class Allowance {
   }
 
   void give(long amount) {
-    lock.lock();
+    Owner.lock(lock);
     try {
       left += amount;
     } finally {
@@ -92,7 +93,7 @@ final class Allowance {
       give(waiter.amount);
       return;
     }
-    lock.lock();
+    Owner.lock(lock);
     try {
       waiting.remove(waiter);
     } finally {
@@ -106,7 +107,7 @@ final class Allowance {
     long returned = 0;
     do {
       List<Waiter> served = new ArrayList<>(0);
-      lock.lock();
+      Owner.lock(lock);
       try {
         left += returned;
         while (!waiting.isEmpty() && waiting.element().amount <= left) {

@@ -36,7 +36,7 @@ abstract class Collective {
   private final int channel;
   private final int tag;
   private final String name;
-  private final Completion.Source<@Nullable Void> source = Completion.source();
+  private final Completion.Source<@Nullable Void> source;
   private final AtomicInteger pending = new AtomicInteger();
   private final List<Part> round = new ArrayList<>();
   private volatile boolean failed;
@@ -46,6 +46,7 @@ abstract class Collective {
 
   Collective(CommEngine engine, int channel, int sequence, String name) {
     this.engine = engine;
+    this.source = engine.source();
     this.rank = engine.rank();
     this.size = engine.size();
     this.channel = channel;
@@ -119,11 +120,14 @@ abstract class Collective {
     pending.decrementAndGet();
   }
 
-  private interface Part {
+  private interface Part extends Ending {
     void post();
   }
 
   private final class Incoming extends ReceiveRequest implements Part {
+    private long received;
+    private @Nullable TransportException failure;
+
     Incoming(int peer, MemorySegment into) {
       super(channel, Traffic.COLLECTIVE, peer, tag, new MemorySegment[] {into});
     }
@@ -140,29 +144,31 @@ abstract class Collective {
 
     @Override
     public void received(int from, long bytes, @Nullable MemorySegment data) {
-      if (engine.endsAtOnce()) {
-        end(bytes);
-      } else {
-        engine.end(() -> end(bytes));
-      }
-    }
-
-    private void end(long bytes) {
-      engine.counters.received(bytes);
-      ended();
+      received = bytes;
+      engine.end(this);
     }
 
     @Override
     public void failed(TransportException cause) {
-      if (engine.endsAtOnce()) {
-        Collective.this.failed(source(), cause);
+      failure = cause;
+      engine.end(this);
+    }
+
+    @Override
+    public void tell() {
+      TransportException cause = failure;
+      if (cause == null) {
+        engine.counters.received(received);
+        ended();
       } else {
-        engine.end(() -> Collective.this.failed(source(), cause));
+        Collective.this.failed(source(), cause);
       }
     }
   }
 
   private final class Sent extends SendRequest implements Part {
+    private @Nullable TransportException failure;
+
     Sent(int peer, MemorySegment data) {
       super(channel, Traffic.COLLECTIVE, peer, tag, new MemorySegment[] {data});
     }
@@ -179,24 +185,23 @@ abstract class Collective {
 
     @Override
     public void sent() {
-      if (engine.endsAtOnce()) {
-        end();
-      } else {
-        engine.end(this::end);
-      }
-    }
-
-    private void end() {
-      engine.counters.sent(bytes());
-      ended();
+      engine.end(this);
     }
 
     @Override
     public void failed(TransportException cause) {
-      if (engine.endsAtOnce()) {
-        Collective.this.failed(target(), cause);
+      failure = cause;
+      engine.end(this);
+    }
+
+    @Override
+    public void tell() {
+      TransportException cause = failure;
+      if (cause == null) {
+        engine.counters.sent(bytes());
+        ended();
       } else {
-        engine.end(() -> Collective.this.failed(target(), cause));
+        Collective.this.failed(target(), cause);
       }
     }
   }

@@ -3,12 +3,15 @@ package io.fairlead.comm;
 import io.fairlead.comm.Entry.Operation;
 import io.fairlead.comm.Entry.Way;
 import io.fairlead.comm.spi.Request;
+import io.fairlead.comm.spi.Segments;
 import io.fairlead.comm.spi.Transport;
 import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.comm.spi.Undelivered;
 import io.fairlead.task.Completion;
+import io.fairlead.task.Owner;
 import io.fairlead.task.Role;
+import io.fairlead.task.TaskBody;
 import io.fairlead.task.TaskRuntime;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -19,6 +22,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -27,9 +31,9 @@ import org.jspecify.annotations.Nullable;
  * <p><b>Threads.</b> Any thread may call any method at any time. Whether it enters the transport
  * itself or hands the call to the communication thread is decided for every call, by who calls;
  * device managers and cleaners never enter. Nothing blocks; what takes time answers a {@link
- * Completion}. Three things park a task (and block another thread) instead of refusing: a send with
- * {@code after} while all its places are taken, {@link #lend}, and a shifted call while the queue
- * is full. Threads that must not wait are refused there: the completion fails.
+ * Completion}. Three things park a task (and block another thread) instead of refusing: a send that
+ * has to wait while all places for such are taken, {@link #lend}, and a shifted call while the
+ * queue is full. Threads that must not wait are refused there: the completion fails.
  *
  * <p><b>Memory.</b> Segments belong to the operation from the call until its completion is settled.
  * They are read and written by whichever thread ends the operation, so confined arenas are refused.
@@ -38,7 +42,12 @@ import org.jspecify.annotations.Nullable;
  * (a deadline, a cancelled task) withdraws nothing.
  *
  * <p><b>Order.</b> Messages from one rank with one tag are received in the order in which they were
- * sent. Active messages of one rank are handled in the order in which they were sent.
+ * sent. Active messages of one rank are handled in the order in which they were sent. A send that
+ * has to wait, for its {@code after} or for its device buffers, holds those up that come after it
+ * with the same tag to the same peer, and no others; such an active message holds up those for the
+ * same handler, and those for others go past it. So {@code after} must not be something that only a
+ * later send of that kind brings about. Calls of several threads are in no order but the one that
+ * those give them. Puts and gets are in no order: wait for the one before the other.
  *
  * <p><b>Errors.</b> Wrong arguments are thrown at once. Everything else fails the completion, with
  * a {@link CommException} that names the operation. When one rank fails ({@link #fail}), every
@@ -64,7 +73,7 @@ public final class Comm implements AutoCloseable {
   private final List<Undelivered> undelivered = new CopyOnWriteArrayList<>();
   private final AtomicInteger sequence = new AtomicInteger();
   private final AtomicInteger children = new AtomicInteger();
-  private final AtomicReference<double[]> spare = new AtomicReference<>(Reduction.NONE);
+  private final AtomicReference<Object> spare = new AtomicReference<>(Elements.NONE);
   private final AtomicBoolean closing = new AtomicBoolean();
   private final Completion.Source<@Nullable Void> closed = Completion.source();
 
@@ -81,7 +90,29 @@ public final class Comm implements AutoCloseable {
    * the transport; never blocks.
    */
   public static Comm over(TaskRuntime tasks, Transport transport, CommConfig config) {
-    Comm comm = new Comm(new CommEngine(tasks, transport, config), Transport.ROOT_CHANNEL, true);
+    return over(tasks, transport, config, null);
+  }
+
+  /**
+   * The communicator over a transport that is opened, used and closed by its communication thread:
+   * what a library wants that takes calls of one thread only. Waits for the opening.
+   *
+   * @param transport opens it, and may block
+   */
+  public static Comm open(TaskRuntime tasks, Supplier<Transport> transport, CommConfig config) {
+    Owner opener = tasks.owner("comm", Role.COMM);
+    try {
+      return over(tasks, opener.call(transport::get).await(), config, opener);
+    } catch (RuntimeException | Error failure) {
+      opener.close();
+      throw failure;
+    }
+  }
+
+  private static Comm over(
+      TaskRuntime tasks, Transport transport, CommConfig config, @Nullable Owner opener) {
+    CommEngine engine = new CommEngine(tasks, transport, config, opener);
+    Comm comm = new Comm(engine, Transport.ROOT_CHANNEL, true);
     comm.listen();
     return comm;
   }
@@ -126,7 +157,11 @@ public final class Comm implements AutoCloseable {
     checkPeer(peer);
     checkTag(tag);
     Sending sending = new Sending(engine, channel, peer, tag, HostBlob.shared(blobs));
-    engine.post(sending, Operation.SEND);
+    if (gatedSends.holdsBack(sending)) {
+      gate(sending, sending.outgoing, Operation.SEND, null, null);
+    } else {
+      engine.post(sending, Operation.SEND);
+    }
     return sending.completion();
   }
 
@@ -205,24 +240,37 @@ public final class Comm implements AutoCloseable {
       @Nullable Completion<?> other,
       Parcel parcel) {
     Completion<?> after = parcel.gate(other);
-    if (after == null || after.state() == Completion.State.DONE) {
+    boolean open = after == null || after.state() == Completion.State.DONE;
+    if (open && !gatedSends.holdsBack(request)) {
       outgoing.keep(parcel, null);
       engine.post(request, operation);
-    } else if (gatedSends.reserve()) {
+    } else {
+      gate(request, outgoing, operation, open ? null : after, parcel);
+    }
+  }
+
+  /** Puts a send that has to wait into a place of its own. */
+  private void gate(
+      Request request,
+      Outgoing outgoing,
+      Operation operation,
+      @Nullable Completion<?> after,
+      @Nullable Parcel parcel) {
+    if (gatedSends.reserve()) {
       outgoing.keep(parcel, gatedSends);
       outgoing.gated(gatedSends.add(request, operation, after));
-    } else {
-      outgoing.keep(parcel, null);
-      engine.counters.refused.increment();
-      request.failed(
-          new TransportException(
-              Reason.BACK_PRESSURE,
-              "all "
-                  + engine.config.gatedSends()
-                  + " places for sends that wait are taken and this thread must not wait for one:"
-                  + " submit from a task, or raise CommConfig.gatedSends",
-              null));
+      return;
     }
+    outgoing.keep(parcel, null);
+    engine.counters.refused.increment();
+    request.failed(
+        new TransportException(
+            Reason.BACK_PRESSURE,
+            "all "
+                + engine.config.gatedSends()
+                + " places for sends that wait are taken and this thread must not wait for one:"
+                + " submit from a task, or raise CommConfig.gatedSends",
+            null));
   }
 
   // --- active messages --------------------------------------------------------------------------
@@ -248,6 +296,17 @@ public final class Comm implements AutoCloseable {
   /** As {@link #message(int, int, MemorySegment, Blob...)}, once {@code after} is done. */
   public Completion<@Nullable Void> message(
       int peer, int handlerId, @Nullable Completion<?> after, MemorySegment header, Blob... blobs) {
+    return message(null, peer, handlerId, after, header, blobs);
+  }
+
+  /** As the other; {@code listener} hears what became of the message. */
+  Completion<@Nullable Void> message(
+      Outgoing.@Nullable Listener listener,
+      int peer,
+      int handlerId,
+      @Nullable Completion<?> after,
+      MemorySegment header,
+      Blob... blobs) {
     checkPeer(peer);
     if (header.byteSize() > engine.config.headerBytesMax()) {
       throw new IllegalArgumentException(
@@ -260,10 +319,135 @@ public final class Comm implements AutoCloseable {
     HostBlob.shared(header);
     Parcel parcel = Parcel.of(engine, blobs);
     Messaging messaging =
-        new Messaging(engine, channel, peer, handlerId, header, parcel.segments());
+        new Messaging(engine, channel, peer, handlerId, header, parcel.segments(), listener);
     engine.counters.submitted.increment();
     dispatch(messaging, messaging.outgoing, Operation.MESSAGE, after, parcel);
     return messaging.outgoing.completion();
+  }
+
+  /**
+   * What finds that work which spreads by messages is done on all ranks; see {@link Termination}.
+   * Every rank calls it, in the same order as {@link #duplicate}; nobody waits for the others.
+   */
+  public Termination termination() {
+    return new Termination(engine, duplicate(), duplicate());
+  }
+
+  // --- one-sided --------------------------------------------------------------------------------
+
+  /**
+   * Lets peers put into and get from this memory until the window is closed. It is the window's
+   * until then: kept open, and used here only in agreement with the peers. Any thread; never
+   * blocks. A window outlives this communicator, and ends with the one that owns the transport.
+   *
+   * @throws IllegalArgumentException for confined memory
+   */
+  public Completion<Window> expose(MemorySegment segment) {
+    long bytes = HostBlob.shared(segment).byteSize();
+    checkOneSided();
+    return engine.expose(segment).thenApply(key -> new Window(engine, key, bytes));
+  }
+
+  /**
+   * Copies {@code source} to a window of a peer, whose task takes no part in it.
+   *
+   * @param key what {@link Window#key} said there
+   * @param offset where in the window, in bytes
+   * @return done when the bytes lie there, and {@code source} may be reused; fails if there is no
+   *     such window, or the bytes do not fit into it at {@code offset}: nothing is copied then
+   * @throws IllegalArgumentException for a wrong peer, a negative offset, or confined memory
+   */
+  public Completion<@Nullable Void> put(int peer, long key, long offset, MemorySegment source) {
+    return put(peer, key, offset, null, Blob.of(source));
+  }
+
+  /**
+   * As the other, once {@code after} is done, from host memory, a lent buffer or a device buffer.
+   * See {@link #send(int, int, Completion, Blob...)} for what happens to these.
+   */
+  public Completion<@Nullable Void> put(
+      int peer, long key, long offset, @Nullable Completion<?> after, Blob source) {
+    checkCopy(peer, offset);
+    Parcel parcel = Parcel.of(engine, new Blob[] {source});
+    Copying copying = new Copying(engine, true, channel, peer, key, offset, parcel.segments()[0]);
+    dispatch(copying, copying.outgoing, Operation.COPY, after, parcel);
+    return copying.outgoing.completion();
+  }
+
+  /**
+   * Copies from a window of a peer, whose task takes no part in it; as {@link #put(int, long, long,
+   * MemorySegment)} otherwise.
+   *
+   * @param target where the bytes go, as many as it has; written until the completion is settled
+   */
+  public Completion<@Nullable Void> get(int peer, long key, long offset, MemorySegment target) {
+    checkCopy(peer, offset);
+    HostBlob.writable(target);
+    Copying copying = new Copying(engine, false, channel, peer, key, offset, target);
+    engine.post(copying, Operation.COPY);
+    return copying.outgoing.completion();
+  }
+
+  /**
+   * As the other, into a device buffer or host memory. The data is on the device when the
+   * completion is done; work enqueued after that is ordered after it.
+   *
+   * @throws IllegalArgumentException also for a lent buffer: those are for sending
+   */
+  public Completion<@Nullable Void> getInto(int peer, long key, long offset, Blob target) {
+    return switch (target) {
+      case HostBlob host -> get(peer, key, offset, host.segment());
+      case DeviceBlob device -> {
+        MemorySegment data = Segments.allocate(device.bytes());
+        Completion<Received> arrival =
+            get(peer, key, offset, data)
+                .thenApply(done -> new Received(peer, 0, data.byteSize(), data));
+        yield new Landed(engine, new Blob[] {device})
+            .after(arrival)
+            .<@Nullable Void>thenApply(landed -> null);
+      }
+      case LentBuffer lent ->
+          throw new IllegalArgumentException("a lent buffer is for sending: get into another one");
+    };
+  }
+
+  private void checkCopy(int peer, long offset) {
+    checkPeer(peer);
+    checkOneSided();
+    if (offset < 0) {
+      throw new IllegalArgumentException("an offset into a window is 0 or more, not " + offset);
+    }
+  }
+
+  private void checkOneSided() {
+    if (!engine.transport.caps().oneSided()) {
+      throw new UnsupportedOperationException(
+          "transport '" + engine.transport.name() + "' has no puts and gets: send messages");
+    }
+  }
+
+  // --- tasks on the communication thread ---------------------------------------------------------
+
+  /**
+   * Runs the body as a task on this rank's communication thread: where the transport may be entered
+   * by its owner only, every call that the body makes goes straight in, and what it waits for is
+   * found by the very thread that it runs on. A hand-over to that thread and back takes several
+   * microseconds; this takes less than one.
+   *
+   * <p>The body may wait anywhere, and the thread goes on with other work meanwhile. While it
+   * computes, nothing else moves on this rank: let it compute in other tasks. Turns of 20 ms and
+   * more are logged and counted in {@link CommStats#longTurns}.
+   *
+   * <p>Any thread; parks a task while the thread's queue is full. Cancelling the completion cancels
+   * the task. {@link #close} on the communicator that owns the transport waits for its end, which
+   * comes soon, since whatever it waits for from this rank fails then.
+   *
+   * @throws IllegalStateException if this rank's communicators are closed; or if the runtime's
+   *     tasks run on the JDK's carriers, which lend no thread of ours: the message says the flag to
+   *     pass
+   */
+  public <T extends @Nullable Object> Completion<T> affine(TaskBody<T> body) {
+    return engine.loop().affine(Objects.requireNonNull(body, "body"));
   }
 
   // --- lent buffers -----------------------------------------------------------------------------
@@ -292,7 +476,7 @@ public final class Comm implements AutoCloseable {
 
   /** Done when every rank has called it. */
   public Completion<@Nullable Void> barrier() {
-    return reduce(Reduction.NONE, ReduceOp.SUM, "barrier");
+    return reduce(Elements.DOUBLES, Elements.NONE, ReduceOp.SUM, "barrier");
   }
 
   /**
@@ -302,13 +486,28 @@ public final class Comm implements AutoCloseable {
    * @param inOut this rank's values, then the result; as many on every rank
    */
   public Completion<@Nullable Void> allReduce(double[] inOut, ReduceOp op) {
-    return reduce(inOut, op, "all-reduce of " + inOut.length + " values");
+    return reduce(Elements.DOUBLES, inOut, op, "all-reduce of " + inOut.length + " values");
   }
 
-  private Completion<@Nullable Void> reduce(double[] inOut, ReduceOp op, String name) {
+  /** As {@link #allReduce(double[], ReduceOp)}. */
+  public Completion<@Nullable Void> allReduce(float[] inOut, ReduceOp op) {
+    return reduce(Elements.FLOATS, inOut, op, "all-reduce of " + inOut.length + " floats");
+  }
+
+  /** As {@link #allReduce(double[], ReduceOp)}; sums wrap around. */
+  public Completion<@Nullable Void> allReduce(long[] inOut, ReduceOp op) {
+    return reduce(Elements.LONGS, inOut, op, "all-reduce of " + inOut.length + " longs");
+  }
+
+  /** As {@link #allReduce(double[], ReduceOp)}; sums wrap around. */
+  public Completion<@Nullable Void> allReduce(int[] inOut, ReduceOp op) {
+    return reduce(Elements.INTS, inOut, op, "all-reduce of " + inOut.length + " ints");
+  }
+
+  <A> Completion<@Nullable Void> reduce(Elements<A> elements, A inOut, ReduceOp op, String name) {
     Objects.requireNonNull(op, "op");
-    return new Reduction(engine, channel, sequence.getAndIncrement(), name, inOut, op, spare)
-        .begin();
+    int number = sequence.getAndIncrement();
+    return new Reduction<>(engine, channel, number, name, elements, inOut, op, spare).begin();
   }
 
   /** Copies {@code data} of the root to {@code data}, of the same size, of every other rank. */
@@ -343,6 +542,64 @@ public final class Comm implements AutoCloseable {
     HostBlob.shared(mine);
     checkRoom(mine, all);
     return new Exchanges.AllGather(engine, channel, sequence.getAndIncrement(), mine, all).begin();
+  }
+
+  /**
+   * Sends a block of {@code mine} to each rank, in rank order, and collects what they send here in
+   * {@code all}, in rank order. Both have one length, on every rank, which is a multiple of {@link
+   * #size}.
+   */
+  public Completion<@Nullable Void> allToAll(MemorySegment mine, MemorySegment all) {
+    long block = mine.byteSize() / size();
+    if (mine.byteSize() != all.byteSize() || block * size() != mine.byteSize()) {
+      throw new IllegalArgumentException(
+          "an all-to-all of "
+              + size()
+              + " ranks takes segments of one length that they divide, not "
+              + mine.byteSize()
+              + " and "
+              + all.byteSize()
+              + " bytes");
+    }
+    return allToAll(blocks(mine, block), blocks(all, block));
+  }
+
+  /**
+   * As the other, with blocks of any lengths, also none: {@code to[r]} goes to rank r, {@code
+   * from[r]} takes what comes from there, of just that length.
+   */
+  public Completion<@Nullable Void> allToAll(MemorySegment[] to, MemorySegment[] from) {
+    if (to.length != size() || from.length != size()) {
+      throw new IllegalArgumentException(
+          "an all-to-all takes a block for each of the "
+              + size()
+              + " ranks, not "
+              + to.length
+              + " and "
+              + from.length);
+    }
+    MemorySegment[] sent = HostBlob.shared(to.clone());
+    MemorySegment[] received = HostBlob.writable(from.clone());
+    if (sent[rank()].byteSize() != received[rank()].byteSize()) {
+      throw new IllegalArgumentException(
+          "the blocks of rank "
+              + rank()
+              + " for itself differ: "
+              + sent[rank()].byteSize()
+              + " and "
+              + received[rank()].byteSize()
+              + " bytes");
+    }
+    int number = sequence.getAndIncrement();
+    return new Exchanges.AllToAll(engine, channel, number, sent, received).begin();
+  }
+
+  private MemorySegment[] blocks(MemorySegment whole, long block) {
+    MemorySegment[] blocks = new MemorySegment[size()];
+    for (int rank = 0; rank < blocks.length; rank++) {
+      blocks[rank] = whole.asSlice(rank * block, block);
+    }
+    return blocks;
   }
 
   private void checkRoom(MemorySegment mine, MemorySegment all) {
@@ -406,7 +663,7 @@ public final class Comm implements AutoCloseable {
 
   /** What this rank has done so far, over all its communicators. Any thread; never blocks. */
   public CommStats stats() {
-    return engine.counters.snapshot();
+    return engine.stats();
   }
 
   /**
@@ -468,6 +725,11 @@ public final class Comm implements AutoCloseable {
     }
   }
 
+  /** Whether somebody has called {@link #close} here; before any other rank is told. */
+  boolean isClosing() {
+    return closing.get();
+  }
+
   /** On the communication thread; on the closing thread if there is none. */
   private void closeInside() {
     try {
@@ -513,7 +775,7 @@ public final class Comm implements AutoCloseable {
 
   // --- arguments --------------------------------------------------------------------------------
 
-  private void checkPeer(int peer) {
+  void checkPeer(int peer) {
     if (peer < 0 || peer >= size()) {
       throw new IllegalArgumentException(
           "there is no rank " + peer + ": ranks are 0 to " + (size() - 1));
@@ -530,6 +792,14 @@ public final class Comm implements AutoCloseable {
   /** For tests: bytes of active messages that wait here. */
   long messageBytesKept() {
     return inflow.bytesKept();
+  }
+
+  int channel() {
+    return channel;
+  }
+
+  Inflow inflow() {
+    return inflow;
   }
 
   /** For tests. */

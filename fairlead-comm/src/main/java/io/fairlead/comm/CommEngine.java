@@ -12,10 +12,14 @@ import io.fairlead.comm.spi.Transport;
 import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.fault.Mutant;
+import io.fairlead.task.Completion;
+import io.fairlead.task.Owner;
 import io.fairlead.task.Role;
 import io.fairlead.task.TaskRuntime;
-import java.util.ArrayDeque;
-import java.util.Queue;
+import io.fairlead.task.WaitHelp;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
@@ -24,6 +28,11 @@ import org.jspecify.annotations.Nullable;
  * One rank's engine: the only place that enters a transport. For every call it asks {@link Entry}
  * whether the caller may go in, and else hands the call to the communication thread.
  *
+ * <p><b>Progress</b>, where a transport needs any, is made by the communication thread, and by
+ * tasks that wait and may enter: a task whose carrier has nothing else to do looks itself, which
+ * spares two hand-overs of some microseconds. While tasks look the loop stands back and naps; a
+ * task that has looked in vain rings it before it parks.
+ *
  * <p><b>Shared state.</b>
  *
  * <table>
@@ -31,15 +40,32 @@ import org.jspecify.annotations.Nullable;
  *   <tr><th>field</th><th>writer</th><th>reader</th><th>mode</th></tr>
  *   <tr><td>loop</td><td>first who needs it, under start</td><td>any</td><td>volatile, set once</td></tr>
  *   <tr><td>over</td><td>who closes</td><td>who starts the loop</td><td>start</td></tr>
- *   <tr><td>ended</td><td>holder of the turn</td><td>same</td><td>turn</td></tr>
+ *   <tr><td>looks</td><td>who has the turn</td><td>loop</td><td>opaque: a hint</td></tr>
+ *   <tr><td>looksSeen</td><td>loop</td><td>loop</td><td>plain</td></tr>
  *   <tr><td>gates, shifts, lender</td><td>any</td><td>any</td><td>own locks, innermost</td></tr>
  * </table>
  *
- * <p><b>Lock order.</b> turn → what the transport locks. {@code turn} exists for SERIALIZED only;
- * the ends of requests that come up while it is held are put off until it is free, so no callback
- * ever runs under a lock or inside a transport that must not be re-entered.
+ * <p><b>Lock order.</b> turn → what the transport locks. The ends of requests that come up while
+ * the turn is held are put off until it is free, so no callback ever runs under a lock or inside a
+ * transport that must not be re-entered; see {@link Turn}.
  */
 final class CommEngine {
+  /**
+   * In one look of a task. To take the turn, to ask who looks and all that the task does between
+   * two looks costs some 60 ns, about what one poll of a library takes that finds nothing.
+   */
+  private static final int POLLS_PER_LOOK = 8;
+
+  private static final VarHandle LOOKS;
+
+  static {
+    try {
+      LOOKS = MethodHandles.lookup().findVarHandle(CommEngine.class, "looks", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
   final Transport transport;
   final CommConfig config;
   final Counters counters = new Counters();
@@ -49,19 +75,33 @@ final class CommEngine {
   final TaskRuntime tasks;
   private final ThreadLevel level;
   private final ReentrantLock start = new ReentrantLock();
-  private final ReentrantLock turn = new ReentrantLock();
-  private final Queue<Runnable> ended = new ArrayDeque<>();
+  private final Turn turn;
+
+  /** For waits; null where nothing is found by looking. */
+  private final @Nullable Looking looking;
+
+  @SuppressWarnings("unused") // through LOOKS
+  private int looks;
+
+  private int looksSeen;
 
   /** Volatile: whoever sees the loop sees it started. */
   private volatile @Nullable CommLoop loop;
 
   private boolean over;
 
-  CommEngine(TaskRuntime tasks, Transport transport, CommConfig config) {
+  /** The thread that opened the transport, if that is to be the communication thread. */
+  private final @Nullable Owner opener;
+
+  CommEngine(TaskRuntime tasks, Transport transport, CommConfig config, @Nullable Owner opener) {
     this.tasks = tasks;
+    this.opener = opener;
     this.transport = transport;
     this.config = config;
     this.level = transport.threadLevel();
+    this.turn = new Turn(level);
+    boolean tasksMayLook = level.compareTo(ThreadLevel.SERIALIZED) >= 0;
+    this.looking = transport.caps().progress() && tasksMayLook ? new Looking() : null;
     this.gates = new Allowance(config.gatedSends());
     this.shifts = new Allowance(config.shiftedCalls());
     this.lender = new Lender(config.lentBytes());
@@ -82,13 +122,17 @@ final class CommEngine {
 
   /** Which way a call of the current thread goes. */
   Way way(Operation operation) {
-    CommLoop started = loop;
-    Caller caller = Caller.of(Role.current(), started != null && started.isOwnThread());
+    Caller caller = Caller.of(Role.current(), isOnLoop());
     Way way = Entry.way(level, caller, operation);
     if (way == Way.SHIFT && Mutant.on("comm.shift.skip")) {
       return Way.INLINE;
     }
     return way;
+  }
+
+  private boolean isOnLoop() {
+    CommLoop started = loop;
+    return started != null && started.isOwnThread();
   }
 
   /** The communication thread; started by whoever needs it first. */
@@ -97,7 +141,7 @@ final class CommEngine {
     if (started != null) {
       return started;
     }
-    start.lock();
+    Owner.lock(start);
     try {
       started = loop;
       if (started == null) {
@@ -112,7 +156,7 @@ final class CommEngine {
 
   private CommLoop startLoop() {
     return CommLoop.start(
-        tasks.owner("comm-" + rank(), Role.COMM),
+        opener != null ? opener : tasks.owner("comm-" + rank(), Role.COMM),
         transport.caps().progress(),
         this::progress,
         this::abort);
@@ -124,7 +168,7 @@ final class CommEngine {
    */
   void end() {
     CommLoop started;
-    start.lock();
+    Owner.lock(start);
     try {
       over = true;
       started = loop;
@@ -145,6 +189,11 @@ final class CommEngine {
             }
           });
     }
+  }
+
+  CommStats stats() {
+    CommLoop started = loop;
+    return counters.snapshot(started == null ? new Owner.Turns(0, 0) : started.turns());
   }
 
   @Nullable CommLoop startedLoop() {
@@ -192,74 +241,191 @@ final class CommEngine {
 
   /** Enters the transport. Only where {@link #way} said so, or on the communication thread. */
   void enter(Request request) {
-    if (level != ThreadLevel.SERIALIZED) {
+    turn.take();
+    try {
       hand(request);
-      return;
+    } finally {
+      turn.give();
     }
-    turn(
-        () -> {
-          hand(request);
-          return true;
-        });
   }
 
-  private void hand(Request request) {
+  /** As the other, for a send that had to wait; it may be over. */
+  void enter(Gated gated) {
+    turn.take();
+    try {
+      gated.post(this);
+    } finally {
+      turn.give();
+    }
+  }
+
+  /** With the turn. */
+  void hand(Request request) {
     switch (request) {
       case SendRequest send -> transport.send(send);
       case ReceiveRequest receive -> transport.receive(receive);
       case MessageRequest message -> transport.message(message);
+      case Copying copy -> copy.hand(transport);
       default -> throw new AssertionError("no way to post " + request);
     }
   }
 
   /** Does something inside the transport, on a thread that may enter, keeping the turn if any. */
   <T> T inside(Supplier<T> body) {
-    return level == ThreadLevel.SERIALIZED ? turn(body) : body.get();
-  }
-
-  private <T> T turn(Supplier<T> body) {
+    turn.take();
     try {
-      turn.lock();
-      try {
-        return body.get();
-      } finally {
-        turn.unlock();
-      }
+      return body.get();
     } finally {
-      runEnded();
+      turn.give();
     }
   }
 
-  private void runEnded() {
-    while (true) {
-      Runnable end;
-      turn.lock();
-      try {
-        end = ended.poll();
-      } finally {
-        turn.unlock();
-      }
-      if (end == null) {
-        return;
-      }
-      end.run();
-    }
-  }
-
-  /** Ends a request: at once where callbacks may re-enter the transport, else after the call. */
-  void end(Runnable callback) {
+  /**
+   * Tells how a request ended: at once where that may re-enter the transport, else after the call.
+   */
+  void end(Ending ending) {
     if (level == ThreadLevel.MULTIPLE) {
-      callback.run();
-    } else if (turn.isHeldByCurrentThread()) {
-      ended.add(callback);
+      ending.tell();
+    } else if (turn.isMine()) {
+      turn.keep(ending);
     } else {
-      loop().push(new Callback(callback));
+      loop().push(new Callback(ending::tell));
     }
   }
 
-  /** Whether {@link #end} may be left out: the caller need not allocate for nothing. */
-  boolean endsAtOnce() {
-    return level == ThreadLevel.MULTIPLE;
+  /** A message of so many bytes is sent. By who tells the engine, before that. */
+  void countSent(long bytes) {
+    if (turn.isMine()) {
+      counters.sentInTurn(bytes);
+    } else {
+      counters.sent(bytes);
+    }
+  }
+
+  /** A message of so many bytes is received. By who tells the engine, before that. */
+  void countReceived(long bytes) {
+    if (turn.isMine()) {
+      counters.receivedInTurn(bytes);
+    } else {
+      counters.received(bytes);
+    }
+  }
+
+  // --- progress -----------------------------------------------------------------------------
+
+  /** What a task waits with for something that this transport ends. */
+  <T extends @Nullable Object> Completion.Source<T> source() {
+    return looking == null ? Completion.source() : Completion.source(looking);
+  }
+
+  /** The same, with what runs if the task gives it up. */
+  <T extends @Nullable Object> Completion.Source<T> source(Runnable withdraws) {
+    return Completion.source(looking, withdraws);
+  }
+
+  /** On the communication thread: looks, unless tasks have looked since it last came here. */
+  private int progress() {
+    int others = (int) LOOKS.getOpaque(this);
+    if (others != looksSeen) {
+      looksSeen = others;
+      return 0;
+    }
+    return look(0, 1);
+  }
+
+  /**
+   * Looks, unless somebody is inside, who will look himself: again while nothing is found, up to
+   * {@code polls} times. Where progress is allowed.
+   */
+  private int look(int counts, int polls) {
+    if (!turn.tryTake()) {
+      return 0;
+    }
+    try {
+      LOOKS.setOpaque(this, (int) LOOKS.getOpaque(this) + counts);
+      int found = transport.poll();
+      for (int i = 1; i < polls && found == 0 && !turn.isWanted(); i++) {
+        found = transport.poll();
+      }
+      return found;
+    } finally {
+      turn.give();
+    }
+  }
+
+  /** How a waiting task makes progress by itself. One for all waits; any thread. */
+  private final class Looking implements WaitHelp {
+
+    @Override
+    public boolean poll() {
+      if (way(Operation.PROGRESS) == Way.INLINE) {
+        look(1, POLLS_PER_LOOK);
+      }
+      return false; // which of all that waits has ended is not known
+    }
+
+    @Override
+    public boolean isFoundByLooking() {
+      return true;
+    }
+
+    @Override
+    public long lookNanos() {
+      return Long.MAX_VALUE; // as long as a task may: its carrier would do nothing else
+    }
+
+    @Override
+    public void parks() {
+      CommLoop started = loop;
+      if (started != null) {
+        started.ring();
+      }
+    }
+
+    @Override
+    public boolean block(long nanos) {
+      return false;
+    }
+
+    @Override
+    public String what() {
+      return "messages of rank " + rank();
+    }
+  }
+
+  // --- memory for peers ---------------------------------------------------------------------
+
+  /** Lets peers copy to and from the segment, and answers the key. */
+  Completion<Long> expose(MemorySegment segment) {
+    return switch (way(Operation.EXPOSE)) {
+      case INLINE -> Completion.completed(exposeInside(segment));
+      case SHIFT -> {
+        Completion.Source<Long> key = Completion.source();
+        loop().push(new Exposing(this, segment, key));
+        yield key.completion();
+      }
+      case REFUSE -> throw new AssertionError("only progress is refused");
+    };
+  }
+
+  private long exposeInside(MemorySegment segment) {
+    return inside(() -> transport.expose(segment));
+  }
+
+  void conceal(long key) {
+    switch (way(Operation.EXPOSE)) {
+      case INLINE -> concealInside(key);
+      case SHIFT -> loop().push(new Entering(() -> concealInside(key)));
+      case REFUSE -> throw new AssertionError("only progress is refused");
+    }
+  }
+
+  private void concealInside(long key) {
+    inside(
+        () -> {
+          transport.conceal(key);
+          return key;
+        });
   }
 
   // --- withdrawing --------------------------------------------------------------------------
@@ -298,11 +464,6 @@ final class CommEngine {
     }
   }
 
-  /** On the communication thread. */
-  private int progress() {
-    return inside(transport::poll);
-  }
-
   // --- nodes --------------------------------------------------------------------------------
 
   /** A call on its way to the communication thread; gives its slot back when it gets there. */
@@ -330,6 +491,28 @@ final class CommEngine {
 
   static TransportException over() {
     return new TransportException(Reason.CLOSED, "this rank closed the communicator", null);
+  }
+
+  private static final class Exposing extends LoopNode {
+    private final CommEngine engine;
+    private final MemorySegment segment;
+    private final Completion.Source<Long> key;
+
+    Exposing(CommEngine engine, MemorySegment segment, Completion.Source<Long> key) {
+      this.engine = engine;
+      this.segment = segment;
+      this.key = key;
+    }
+
+    @Override
+    void run() {
+      key.complete(engine.exposeInside(segment));
+    }
+
+    @Override
+    void late() {
+      key.fail(over());
+    }
   }
 
   /** Something that must be run, on the communication thread while there is one. */

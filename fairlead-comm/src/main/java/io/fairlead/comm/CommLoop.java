@@ -3,6 +3,7 @@ package io.fairlead.comm;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Owner;
 import io.fairlead.task.PollSource;
+import io.fairlead.task.TaskBody;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
@@ -11,7 +12,13 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The communication thread of one rank: runs what was shifted to it, the handlers of active
- * messages, and the transport's progress where it needs any.
+ * messages, affine tasks, and the transport's progress where it needs any.
+ *
+ * <p><b>Idle</b>, a loop that has to poll goes the way of every {@link Owner}: spin, unless it has
+ * one processor only, yield for 200 µs, then naps that grow with the silence up to {@link
+ * #NAP_NANOS_MAX}, since nothing announces what the transport would find. What is pushed ends a nap
+ * at once: the push rings, and {@link #isReady} is asked between the announcement of a nap and the
+ * nap.
  *
  * <p>The queue is intrusive, many producers and one consumer: a push is one exchange and one write,
  * so it neither blocks nor allocates nor refuses, on any thread. It is bounded because its nodes
@@ -37,6 +44,13 @@ import org.jspecify.annotations.Nullable;
 final class CommLoop implements PollSource {
   /** Nodes run before the transport is polled again. */
   private static final int QUANTUM = 64;
+
+  /**
+   * The longest nap of a loop that has to poll: the first message after a long silence comes half
+   * of it late on average. A nap costs some 13 to 23 µs of a processor, which is 2 to 3 %; an idle
+   * engine was measured at 3.6 to 4.6 %.
+   */
+  private static final long NAP_NANOS_MAX = 700_000;
 
   private final @Nullable Owner owner;
   private final boolean progresses;
@@ -141,6 +155,37 @@ final class CommLoop implements PollSource {
   @Override
   public boolean hasPending() {
     return !ended && (progresses || hasQueued());
+  }
+
+  @Override
+  public boolean isReady() {
+    return !ended && hasQueued();
+  }
+
+  @Override
+  public long napNanosMax() {
+    return NAP_NANOS_MAX;
+  }
+
+  /** Has the transport looked at again and again, if it naps. Any thread; never blocks. */
+  void ring() {
+    if (owner != null && !ended) {
+      owner.ring();
+    }
+  }
+
+  /** As {@link Comm#affine}. */
+  <T extends @Nullable Object> Completion<T> affine(TaskBody<T> body) {
+    if (owner == null || ended) {
+      throw new IllegalStateException(
+          "this rank closed the communicator: its thread takes no more tasks");
+    }
+    return owner.affine(body);
+  }
+
+  /** What tasks on the thread held it up. */
+  Owner.Turns turns() {
+    return owner == null ? new Owner.Turns(0, 0) : owner.turns();
   }
 
   private boolean hasQueued() {

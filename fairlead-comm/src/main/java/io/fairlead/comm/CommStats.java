@@ -10,7 +10,8 @@ package io.fairlead.comm;
  * @param bytesReceived their bytes
  * @param collectives collectives begun
  * @param waitNanos the time that receives and collectives took from their start to their end, if
- *     they had not ended when they were started. Operations that overlap each count in full
+ *     they had not ended when they were started. Operations that overlap each count in full. Of
+ *     receives one in 8 is timed and stands for all
  * @param shifted calls handed to the communication thread
  * @param refused calls that were refused because their queue was full
  * @param discarded messages that arrived for a receive cancelled at that moment
@@ -18,6 +19,9 @@ package io.fairlead.comm;
  *     before a communicator closed
  * @param submitted active messages submitted; counted before they are shifted or gated
  * @param handled active messages whose handler has ended
+ * @param longTurns how often a handler, or a task on the communication thread, held that up for 20
+ *     ms or more; a machine that is full counts too
+ * @param longestTurnNanos the longest that one of them did
  */
 public record CommStats(
     long sent,
@@ -31,4 +35,6 @@ public record CommStats(
     long discarded,
     long undelivered,
     long submitted,
-    long handled) {}
+    long handled,
+    long longTurns,
+    long longestTurnNanos) {}

@@ -2,10 +2,6 @@ package io.fairlead.comm;
 
 import io.fairlead.comm.spi.ThreadLevel;
 import io.fairlead.task.Role;
-import java.util.Collections;
-import java.util.EnumMap;
-import java.util.Map;
-import java.util.Objects;
 
 /**
  * Who may enter a transport: one table of caller × thread level × operation. No caller decides for
@@ -15,6 +11,7 @@ import java.util.Objects;
  * caller \ level        SINGLE, FUNNELED    SERIALIZED          MULTIPLE
  *                       call    progress    call    progress    call    progress
  * LOOP                  INLINE  INLINE      INLINE  INLINE      INLINE  INLINE
+ * AFFINE                INLINE  INLINE      INLINE  INLINE      INLINE  INLINE
  * TASK                  SHIFT   REFUSE      INLINE  INLINE      INLINE  INLINE
  * FOREIGN               SHIFT   REFUSE      INLINE  INLINE      INLINE  INLINE
  * OWNER                 SHIFT   REFUSE      INLINE  INLINE      INLINE  INLINE
@@ -23,9 +20,10 @@ import java.util.Objects;
  * CLEANER               SHIFT   REFUSE      SHIFT   REFUSE      SHIFT   REFUSE
  * </pre>
  *
- * "Call" is every operation but PROGRESS. At SERIALIZED, INLINE takes the engine's turn, so callers
- * that must not wait for a lock (other loops) shift. Progress is never shifted: the loop makes it
- * anyway.
+ * "Call" is every operation but PROGRESS. AFFINE is a task that runs on the communication thread's
+ * own loop: the library sees the one thread that it was promised, and no call is handed over. At
+ * SERIALIZED, INLINE takes the engine's turn, so callers that must not wait for a lock (other
+ * loops) shift. Progress is never shifted: the loop makes it anyway.
  */
 final class Entry {
 
@@ -39,9 +37,10 @@ final class Entry {
     REFUSE
   }
 
-  /** Who calls: {@link Role}, with the engine's own loop told from the loops of others. */
+  /** Who calls: {@link Role}, with the engine's own loop, and the tasks on it, told from others. */
   enum Caller {
     LOOP,
+    AFFINE,
     TASK,
     FOREIGN,
     OWNER,
@@ -51,7 +50,7 @@ final class Entry {
 
     static Caller of(Role role, boolean ownLoop) {
       return switch (role) {
-        case TASK -> TASK;
+        case TASK -> ownLoop ? AFFINE : TASK;
         case FOREIGN -> FOREIGN;
         case OWNER -> OWNER;
         case DEVICE_MANAGER -> DEVICE_MANAGER;
@@ -66,53 +65,54 @@ final class Entry {
     SEND,
     RECEIVE,
     MESSAGE,
+    COPY,
+    EXPOSE,
     CANCEL,
     OPEN,
     CLOSE,
     PROGRESS
   }
 
-  /** The table, for the engine and for the test that reads it cell by cell. */
-  static final Map<ThreadLevel, Map<Caller, Map<Operation, Way>>> TABLE = table();
+  private static final int CALLERS = Caller.values().length;
+  private static final int OPERATIONS = Operation.values().length;
+
+  /** The table, in one row, since it is asked at every call. */
+  private static final Way[] TABLE = table();
 
   private Entry() {}
 
   static Way way(ThreadLevel level, Caller caller, Operation operation) {
-    Map<Caller, Map<Operation, Way>> callers = Objects.requireNonNull(TABLE.get(level));
-    Map<Operation, Way> operations = Objects.requireNonNull(callers.get(caller));
-    return Objects.requireNonNull(operations.get(operation));
+    return TABLE[index(level, caller, operation)];
   }
 
-  private static Map<ThreadLevel, Map<Caller, Map<Operation, Way>>> table() {
-    Map<ThreadLevel, Map<Caller, Map<Operation, Way>>> levels = new EnumMap<>(ThreadLevel.class);
+  @SuppressWarnings("EnumOrdinal") // the row is made and read in one process
+  private static int index(ThreadLevel level, Caller caller, Operation operation) {
+    return (level.ordinal() * CALLERS + caller.ordinal()) * OPERATIONS + operation.ordinal();
+  }
+
+  private static Way[] table() {
+    Way[] table = new Way[ThreadLevel.values().length * CALLERS * OPERATIONS];
     for (ThreadLevel level : ThreadLevel.values()) {
-      Map<Caller, Map<Operation, Way>> callers = new EnumMap<>(Caller.class);
       for (Caller caller : Caller.values()) {
-        callers.put(caller, row(mayEnter(level, caller)));
+        for (Operation operation : Operation.values()) {
+          table[index(level, caller, operation)] =
+              mayEnter(level, caller) ? Way.INLINE : outside(operation);
+        }
       }
-      levels.put(level, Collections.unmodifiableMap(callers));
     }
-    return Collections.unmodifiableMap(levels);
-  }
-
-  private static Map<Operation, Way> row(boolean mayEnter) {
-    Map<Operation, Way> row = new EnumMap<>(Operation.class);
-    for (Operation operation : Operation.values()) {
-      row.put(operation, mayEnter ? Way.INLINE : outside(operation));
-    }
-    return Collections.unmodifiableMap(row);
+    return table;
   }
 
   private static Way outside(Operation operation) {
     return switch (operation) {
-      case SEND, RECEIVE, MESSAGE, CANCEL, OPEN, CLOSE -> Way.SHIFT;
+      case SEND, RECEIVE, MESSAGE, COPY, EXPOSE, CANCEL, OPEN, CLOSE -> Way.SHIFT;
       case PROGRESS -> Way.REFUSE;
     };
   }
 
   private static boolean mayEnter(ThreadLevel level, Caller caller) {
     return switch (caller) {
-      case LOOP -> true;
+      case LOOP, AFFINE -> true;
       case TASK, FOREIGN, OWNER -> level.compareTo(ThreadLevel.SERIALIZED) >= 0;
       case OTHER_LOOP -> level == ThreadLevel.MULTIPLE;
       case DEVICE_MANAGER, CLEANER -> false;

@@ -1,5 +1,6 @@
 package io.fairlead.comm;
 
+import io.fairlead.comm.spi.Segments;
 import java.lang.foreign.MemorySegment;
 
 /** The collectives that move bytes as they are. */
@@ -116,6 +117,41 @@ final class Exchanges {
       }
       for (int distance = 1; distance < size; distance++) {
         send((rank + distance) % size, mine);
+      }
+    }
+  }
+
+  /** From all ranks to all: to each its own block. */
+  static final class AllToAll extends Collective {
+    private final MemorySegment[] to;
+    private final MemorySegment[] from;
+    private boolean begun;
+
+    AllToAll(
+        CommEngine engine, int channel, int sequence, MemorySegment[] to, MemorySegment[] from) {
+      super(engine, channel, sequence, "all-to-all of " + Segments.bytes(to) + " bytes");
+      this.to = to;
+      this.from = from;
+    }
+
+    @Override
+    void round() {
+      if (begun) {
+        done();
+        return;
+      }
+      begun = true;
+      from[rank].copyFrom(to[rank]);
+      if (size == 1) {
+        done();
+      }
+      for (int distance = 1; distance < size; distance++) {
+        int source = (rank - distance + size) % size;
+        receive(source, from[source]);
+      }
+      for (int distance = 1; distance < size; distance++) {
+        int target = (rank + distance) % size;
+        send(target, to[target]);
       }
     }
   }

@@ -8,70 +8,83 @@ import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A send that waits for a completion, in the place that was reserved for it at submit.
+ * A send that waits for a completion, or behind one that does, in the place that was reserved for
+ * it at submit.
  *
  * <pre>
- * WAITING → POSTING → POSTED   the gate was done: in the completing thread, or on the loop
- * WAITING → OVER               the gate failed, the send was cancelled, or the communicator closed
+ * WAITING → READY              the gate is done, or there is none
+ * READY → POSTING → POSTED     it was the first of its line: in the completing thread, or on the
+ *                              loop, with the turn
+ * WAITING, READY → OVER        the gate failed, the send was cancelled, or the communicator closed
  * </pre>
  *
- * <p>{@code state} is the only shared field; who moves it out of WAITING decides. The gate may fire
- * on any thread, a device manager too: then this is a node for the communication thread, which
- * never refuses one, since the place exists.
+ * <p>{@code state} is the only shared field; who moves it on decides. The gate may fire on any
+ * thread, a device manager too: then this is a node for the communication thread, which never
+ * refuses one, since the place exists. Who moves it out of WAITING calls for whoever stands behind
+ * it, so it is queued once at most.
  */
 final class Gated extends LoopNode {
   /** Between two looks whether another thread has posted: a post takes about as long. */
   private static final long PAUSE_NANOS = 1_000;
 
   private static final int WAITING = 0;
-  private static final int POSTING = 1;
-  private static final int POSTED = 2;
-  private static final int OVER = 3;
+  private static final int READY = 1;
+  private static final int POSTING = 2;
+  private static final int POSTED = 3;
+  private static final int OVER = 4;
 
-  private final CommEngine engine;
   private final Request request;
   private final Operation operation;
   private final GatedSends place;
-  private final AtomicInteger state = new AtomicInteger(WAITING);
+  private final Line line;
+  private final AtomicInteger state;
+
+  /**
+   * Whether its sender does not enter: then what he sent before may still be on its way to the
+   * loop, and this must not get there by another way, wherever its gate opens.
+   */
+  final boolean queues;
+
+  /** Who was sent after it. Under the lock of {@link GatedSends}. */
+  @Nullable Gated behind;
 
   /** Who posts. Plain: others may see it late, but only the poster has to find itself. */
   private @Nullable Thread poster;
 
-  Gated(CommEngine engine, Request request, Operation operation, GatedSends place) {
-    this.engine = engine;
+  Gated(
+      Request request,
+      Operation operation,
+      GatedSends place,
+      Line line,
+      boolean queues,
+      boolean open) {
     this.request = request;
     this.operation = operation;
     this.place = place;
+    this.line = line;
+    this.queues = queues;
+    this.state = new AtomicInteger(open ? READY : WAITING);
   }
 
   /** The gate has opened, or never will. On the thread that settled it. */
   void fire(Completion<?> gate) {
     Throwable cause = gate.cause();
-    if (cause != null) {
-      if (state.compareAndSet(WAITING, OVER)) {
+    if (state.compareAndSet(WAITING, cause == null ? READY : OVER)) {
+      if (cause != null) {
         place.gateFailed(this, request, cause);
       }
-      return;
+      call();
     }
-    switch (engine.way(operation)) {
-      case INLINE -> run();
-      case SHIFT -> {
-        engine.counters.shifted.increment();
-        engine.loop().push(this);
-      }
-      case REFUSE -> throw new AssertionError("only progress is refused");
-    }
+  }
+
+  /** As {@link Line#call}. */
+  void call() {
+    line.call(this, operation);
   }
 
   @Override
   void run() {
-    if (!state.compareAndSet(WAITING, POSTING)) {
-      return;
-    }
-    poster = Thread.currentThread();
-    place.opened(this);
-    engine.enter(request);
-    state.set(POSTED);
+    line.post(true);
   }
 
   @Override
@@ -82,15 +95,35 @@ final class Gated extends LoopNode {
     }
   }
 
+  boolean isWaiting() {
+    return state.get() == WAITING;
+  }
+
+  /** Hands it to the transport, with the turn, unless it is over. */
+  void post(CommEngine engine) {
+    if (!state.compareAndSet(READY, POSTING)) {
+      return;
+    }
+    poster = Thread.currentThread();
+    place.opened(this);
+    engine.hand(request);
+    state.set(POSTED);
+  }
+
   /** Ends it before it was posted; the caller then settles the request. */
   boolean revoke() {
-    return state.compareAndSet(WAITING, OVER);
+    return state.compareAndSet(WAITING, OVER) || state.compareAndSet(READY, OVER);
   }
 
   /** Cancelled: true if it was not posted and will not be; else waits till it is posted. */
   boolean cancel() {
-    if (revoke()) {
+    if (state.compareAndSet(WAITING, OVER)) {
       place.opened(this);
+      call();
+      return true;
+    }
+    if (state.compareAndSet(READY, OVER)) {
+      place.opened(this); // somebody in front of it is waiting, or whoever posts goes past it
       return true;
     }
     // What the post itself completes may cancel the send, and must not wait for the post.

@@ -1,26 +1,46 @@
 package io.fairlead.comm;
 
 import io.fairlead.comm.Entry.Operation;
+import io.fairlead.comm.Entry.Way;
+import io.fairlead.comm.spi.CopyRequest;
+import io.fairlead.comm.spi.MessageRequest;
 import io.fairlead.comm.spi.Request;
+import io.fairlead.comm.spi.SendRequest;
 import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
+import io.fairlead.fault.Mutant;
 import io.fairlead.task.Completion;
+import io.fairlead.task.Owner;
 import io.fairlead.task.Role;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The sends of one communicator whose gates have not opened: known, so that closing can fail them.
+ * The sends of one communicator that are not posted yet: those whose gates have not opened, and
+ * those behind them in their {@link Line}. Known, so that closing can fail them.
  *
  * <p>{@code waiting} is concurrent; {@code closed} is volatile and set before the sweep, so that a
  * send which comes meanwhile is found by the sweep or finds the communicator closed.
+ *
+ * <p>{@code lines}, and the queues in them, are guarded by {@code lock}, an innermost lock; {@code
+ * lined} is written under it and read without. A line is there until the last send in it was handed
+ * to the transport: so whoever finds none knows that all he sent there before is in the transport.
  */
 final class GatedSends {
   private final CommEngine engine;
   private final Set<Gated> waiting = ConcurrentHashMap.newKeySet();
+  private final ReentrantLock lock = new ReentrantLock();
+  private final Map<Line.Key, Line> lines = new HashMap<>();
+
+  /** How many lines there are. Volatile: zero says what the class comment says of no line. */
+  private volatile int lined;
+
   private volatile @Nullable TransportException closed;
 
   GatedSends(CommEngine engine) {
@@ -44,19 +64,98 @@ final class GatedSends {
     engine.gates.give(1);
   }
 
-  Gated add(Request request, Operation operation, Completion<?> gate) {
+  /** Whether a send would overtake one that was sent before it. */
+  boolean holdsBack(Request request) {
+    if (lined == 0) {
+      return false; // so it is almost always, and nothing is made to find it out
+    }
+    Line.Key key = key(request);
+    if (key == null) {
+      return false;
+    }
+    Owner.lock(lock);
+    try {
+      return lines.containsKey(key);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private static Line.@Nullable Key key(Request request) {
+    if (Mutant.on("comm.gated.overtaken")) {
+      return null;
+    }
+    return switch (request) {
+      case SendRequest send -> new Line.Key(Operation.SEND, send.target(), send.tag());
+      case MessageRequest message ->
+          new Line.Key(Operation.MESSAGE, message.target(), message.handler());
+      case CopyRequest copy -> null; // copies keep no order
+      default -> throw new AssertionError("nothing that waits: " + request);
+    };
+  }
+
+  /** Takes in a send that has its place. Without a gate it only waits for its turn. */
+  Gated add(Request request, Operation operation, @Nullable Completion<?> gate) {
     // Started here, where a thread may be started, and not where the gate opens.
     engine.loop();
-    Gated gated = new Gated(engine, request, operation, this);
-    waiting.add(gated);
+    boolean queues =
+        engine.way(operation) != Way.INLINE && !Mutant.on("comm.gated.passes-the-queue");
+    Line.Key key = key(request);
+    Gated gated;
+    boolean first;
+    Owner.lock(lock);
+    try {
+      Line line = key == null ? new Line(engine, this, null) : line(key);
+      gated = new Gated(request, operation, this, line, queues, gate == null);
+      waiting.add(gated); // before whoever posts could take it out again
+      first = line.add(gated);
+    } finally {
+      lock.unlock();
+    }
     // Looked at after the add: either the sweep of the close sees the send, or this thread the
     // close.
     TransportException cause = closed;
     if (cause != null) {
       close(cause);
     }
-    gate.onDone(gated::fire);
+    if (gate != null) {
+      gate.onDone(gated::fire);
+    } else if (first) {
+      gated.call(); // who was in front of it has gone meanwhile
+    }
     return gated;
+  }
+
+  /** Under the lock. */
+  private Line line(Line.Key key) {
+    Line line = lines.computeIfAbsent(key, made -> new Line(engine, this, made));
+    lined = lines.size();
+    return line;
+  }
+
+  /** The first of a line. By who posts. */
+  @Nullable Gated first(Line line) {
+    Owner.lock(lock);
+    try {
+      return line.first;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** The first of a line was handed over, or is over: the next one. By who posts. */
+  @Nullable Gated advance(Line line) {
+    Owner.lock(lock);
+    try {
+      Gated next = line.advance();
+      if (next == null && line.key != null) {
+        lines.remove(line.key);
+        lined = lines.size();
+      }
+      return next;
+    } finally {
+      lock.unlock();
+    }
   }
 
   void opened(Gated gated) {
@@ -70,7 +169,7 @@ final class GatedSends {
             Reason.GATE, "not sent: what it waited for failed: " + cause.getMessage(), cause));
   }
 
-  /** Fails every send whose gate has not opened. */
+  /** Fails every send that is not posted. */
   void close(TransportException cause) {
     closed = cause;
     List<Gated> revoked = new ArrayList<>();

@@ -6,6 +6,7 @@ import io.fairlead.comm.spi.Segments;
 import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.comm.spi.Undelivered;
+import io.fairlead.task.Owner;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -40,6 +41,7 @@ import org.jspecify.annotations.Nullable;
  *   <tr><th>field</th><th>writer</th><th>reader</th><th>mode</th></tr>
  *   <tr><td>queue, bytes, closed, Item.state</td><td>senders, loop, closer</td><td>same</td><td>lock</td></tr>
  *   <tr><td>handlers</td><td>any</td><td>loop</td><td>concurrent</td></tr>
+ *   <tr><td>paused</td><td>any</td><td>loop</td><td>volatile</td></tr>
  *   <tr><td>scheduled</td><td>any</td><td>any</td><td>compareAndSet; at most one drain is queued</td></tr>
  * </table>
  *
@@ -47,6 +49,8 @@ import org.jspecify.annotations.Nullable;
  * run, outside it.
  */
 final class Inflow implements MessageListener {
+  private static final System.Logger LOG = System.getLogger("io.fairlead.comm");
+
   /** Handlers run in a row before others get the communication thread. */
   private static final int QUANTUM = 64;
 
@@ -61,6 +65,9 @@ final class Inflow implements MessageListener {
   private long bytes;
   private @Nullable TransportException closed;
 
+  /** Volatile: whoever ends a pause schedules a drain after that. */
+  private volatile boolean paused;
+
   Inflow(CommEngine engine) {
     this.engine = engine;
   }
@@ -73,6 +80,21 @@ final class Inflow implements MessageListener {
     schedule();
   }
 
+  /**
+   * While it is paused, messages come and wait, as they do for a handler that is not set. Any
+   * thread.
+   */
+  void pause(boolean pause) {
+    paused = pause;
+    if (!pause) {
+      schedule();
+    }
+  }
+
+  private @Nullable MessageHandler handler(Item item) {
+    return paused ? null : handlers.get(item.handler);
+  }
+
   // --- arriving: on the sender's thread or in the transport's progress -------------------------
 
   @Override
@@ -80,7 +102,7 @@ final class Inflow implements MessageListener {
     Item item = new Item(arrival);
     TransportException refusal;
     boolean room;
-    lock.lock();
+    Owner.lock(lock);
     try {
       refusal = closed;
       room = refusal == null && bytes + item.bytes <= engine.config.messageBytes();
@@ -130,7 +152,7 @@ final class Inflow implements MessageListener {
   }
 
   private void end(Item item, int state) {
-    lock.lock();
+    Owner.lock(lock);
     try {
       item.state = state;
     } finally {
@@ -162,7 +184,7 @@ final class Inflow implements MessageListener {
     Item head;
     MessageHandler handler = null;
     boolean accept = false;
-    lock.lock();
+    Owner.lock(lock);
     try {
       head = queue.peek();
       if (head == null || head.state == Item.LANDING) {
@@ -172,7 +194,7 @@ final class Inflow implements MessageListener {
         take(head);
         accept = true;
       } else if (head.state == Item.LANDED) {
-        handler = handlers.get(head.handler);
+        handler = handler(head);
         if (handler == null) {
           return false;
         }
@@ -198,6 +220,7 @@ final class Inflow implements MessageListener {
   }
 
   private void run(MessageHandler handler, Item item) {
+    long began = System.nanoTime();
     try {
       handler.handle(item.source, item.header, List.of(item.blobs));
     } catch (RuntimeException | Error e) {
@@ -214,11 +237,26 @@ final class Inflow implements MessageListener {
       engine.counters.received(item.bytes);
       engine.counters.handled.increment();
       release(item);
+      meter(item, System.nanoTime() - began);
+    }
+  }
+
+  private void meter(Item item, long nanos) {
+    if (engine.counters.handler(nanos)) {
+      LOG.log(
+          System.Logger.Level.WARNING,
+          "handler "
+              + item.handler
+              + " of rank "
+              + engine.rank()
+              + " held up the communication thread for "
+              + nanos / 1_000_000
+              + " ms: fork what takes long, and let the handler only start it");
     }
   }
 
   private void release(Item item) {
-    lock.lock();
+    Owner.lock(lock);
     try {
       bytes -= item.bytes;
     } finally {
@@ -236,7 +274,7 @@ final class Inflow implements MessageListener {
    * @return the messages that were sent and have no handler
    */
   List<Undelivered> close(TransportException cause) {
-    lock.lock();
+    Owner.lock(lock);
     try {
       closed = cause;
     } finally {
@@ -274,7 +312,7 @@ final class Inflow implements MessageListener {
                 return true;
               });
       case Item.LANDED -> {
-        MessageHandler handler = handlers.get(item.handler);
+        MessageHandler handler = handler(item);
         if (handler == null) {
           undelivered.add(
               new Undelivered("message", item.source, engine.rank(), item.handler, item.bytes));
@@ -289,7 +327,7 @@ final class Inflow implements MessageListener {
   }
 
   private @Nullable Item nextNotLanding() {
-    lock.lock();
+    Owner.lock(lock);
     try {
       Item head = queue.peek();
       return head == null || head.state == Item.LANDING ? null : queue.remove();
@@ -299,7 +337,7 @@ final class Inflow implements MessageListener {
   }
 
   private @Nullable Item peek() {
-    lock.lock();
+    Owner.lock(lock);
     try {
       return queue.peek();
     } finally {
@@ -308,7 +346,7 @@ final class Inflow implements MessageListener {
   }
 
   private boolean isLanding(Item item) {
-    lock.lock();
+    Owner.lock(lock);
     try {
       return item.state == Item.LANDING;
     } finally {
@@ -317,7 +355,7 @@ final class Inflow implements MessageListener {
   }
 
   private void remove() {
-    lock.lock();
+    Owner.lock(lock);
     try {
       queue.remove();
     } finally {
@@ -327,7 +365,7 @@ final class Inflow implements MessageListener {
 
   /** For tests. */
   long bytesKept() {
-    lock.lock();
+    Owner.lock(lock);
     try {
       return bytes;
     } finally {

@@ -1,5 +1,6 @@
 package io.fairlead.comm;
 
+import io.fairlead.task.Owner;
 import java.lang.foreign.MemorySegment;
 import java.util.Optional;
 import java.util.concurrent.locks.ReentrantLock;
@@ -46,7 +47,7 @@ final class Lender {
 
   void give(Block block) {
     long size = size(block.sizeClass);
-    lock.lock();
+    Owner.lock(lock);
     try {
       if (bytesFree + size <= allowance.max()) {
         block.next = free[block.sizeClass];
@@ -64,7 +65,7 @@ final class Lender {
   }
 
   private Block block(int sizeClass) {
-    lock.lock();
+    Owner.lock(lock);
     try {
       Block block = free[sizeClass];
       if (block != null) {

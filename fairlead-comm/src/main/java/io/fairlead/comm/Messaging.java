@@ -4,6 +4,7 @@ import io.fairlead.comm.spi.MessageRequest;
 import io.fairlead.comm.spi.Segments;
 import io.fairlead.comm.spi.TransportException;
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 
 /** An active message of a task's. Its outcome is in {@link Outgoing}. */
 final class Messaging extends MessageRequest {
@@ -15,9 +16,10 @@ final class Messaging extends MessageRequest {
       int target,
       int handler,
       MemorySegment header,
-      MemorySegment[] blobs) {
+      MemorySegment[] blobs,
+      Outgoing.@Nullable Listener listener) {
     super(channel, target, handler, header, blobs);
-    this.outgoing = new Outgoing(engine, this);
+    this.outgoing = new Outgoing(engine, this, listener);
   }
 
   private long bytes() {

@@ -9,7 +9,7 @@ import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * How a send or message ends.
+ * How a send, message, put or get ends.
  *
  * <p>Most sends end before anybody could ask: the receive was posted, or there was room. Those
  * share one completion; a source is made only for a send that is still going on.
@@ -22,8 +22,22 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>{@code outcome} moves once, by compare-and-set. {@code parcel} and {@code place} are written
  * by the submitting thread before the request is posted or gated, and read by whoever ends it.
+ * {@code failure} is written by who ends it and read by who tells, on the same thread or later in
+ * the order of a queue: plain.
  */
-final class Outgoing {
+final class Outgoing implements Ending, Runnable {
+
+  /** Hears once what became of the request itself, whoever waits for it or has cancelled that. */
+  interface Listener {
+    /**
+     * On any thread; must not block.
+     *
+     * @param sent false: it failed, or was taken back in time
+     * @param failure null also if it was taken back
+     */
+    void ended(boolean sent, @Nullable CommException failure);
+  }
+
   private static final Completion<@Nullable Void> SENT = Completion.completed(null);
   private static final VarHandle OUTCOME;
 
@@ -37,18 +51,25 @@ final class Outgoing {
 
   private final CommEngine engine;
   private final Request request;
+  private final @Nullable Listener listener;
   private volatile @Nullable Object outcome;
   private @Nullable Parcel parcel;
   private @Nullable GatedSends place;
   private volatile @Nullable Gated gated;
+  private @Nullable CommException failure;
 
   Outgoing(CommEngine engine, Request request) {
+    this(engine, request, null);
+  }
+
+  Outgoing(CommEngine engine, Request request, @Nullable Listener listener) {
     this.engine = engine;
     this.request = request;
+    this.listener = listener;
   }
 
   /** Given back when the send has ended. Before the post. */
-  void keep(Parcel sentParcel, @Nullable GatedSends reserved) {
+  void keep(@Nullable Parcel sentParcel, @Nullable GatedSends reserved) {
     parcel = sentParcel;
     place = reserved;
   }
@@ -61,9 +82,8 @@ final class Outgoing {
   Completion<@Nullable Void> completion() {
     Object seen = outcome;
     if (seen == null) {
-      Completion.Source<@Nullable Void> source = Completion.source();
+      Completion.Source<@Nullable Void> source = engine.source(this);
       if (OUTCOME.compareAndSet(this, null, source)) {
-        source.onCancel(this::withdraw);
         return source.completion();
       }
       seen = outcome;
@@ -77,34 +97,31 @@ final class Outgoing {
   }
 
   void sent(long bytes) {
-    if (engine.endsAtOnce()) {
-      done(bytes);
+    if (request instanceof Copying copy && copy.comesHere()) {
+      engine.countReceived(bytes);
     } else {
-      engine.end(() -> done(bytes));
+      engine.countSent(bytes);
     }
-  }
-
-  private void done(long bytes) {
-    engine.counters.sent(bytes);
-    giveBack();
-    if (!OUTCOME.compareAndSet(this, null, SENT)) {
-      source().complete(null);
-    }
+    engine.end(this);
   }
 
   void failed(TransportException cause, int peer, String what) {
-    if (engine.endsAtOnce()) {
-      fail(cause, peer, what);
-    } else {
-      engine.end(() -> fail(cause, peer, what));
-    }
+    failure = Failures.of(engine.rank(), peer, what, cause);
+    engine.end(this);
   }
 
-  private void fail(TransportException cause, int peer, String what) {
+  @Override
+  public void tell() {
+    CommException cause = failure;
     giveBack();
-    CommException failure = Failures.of(engine.rank(), peer, what, cause);
-    if (!OUTCOME.compareAndSet(this, null, failure)) {
-      source().fail(failure);
+    tellListener(cause == null, cause);
+    if (OUTCOME.compareAndSet(this, null, cause == null ? SENT : cause)) {
+      return;
+    }
+    if (cause == null) {
+      source().complete(null);
+    } else {
+      source().fail(cause);
     }
   }
 
@@ -114,12 +131,25 @@ final class Outgoing {
   }
 
   /** The completion was cancelled. No callback comes if the transport lets go of it. */
-  private void withdraw() {
+  @Override
+  public void run() {
     Gated waiting = gated;
     if (waiting != null && waiting.cancel()) {
-      giveBack();
+      takenBack();
     } else {
-      engine.withdraw(request, this::giveBack);
+      engine.withdraw(request, this::takenBack);
+    }
+  }
+
+  private void takenBack() {
+    giveBack();
+    tellListener(false, null);
+  }
+
+  private void tellListener(boolean sent, @Nullable CommException cause) {
+    Listener told = listener;
+    if (told != null) {
+      told.ended(sent, cause);
     }
   }
 

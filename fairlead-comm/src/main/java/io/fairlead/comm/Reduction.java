@@ -18,8 +18,10 @@ import java.util.concurrent.atomic.AtomicReference;
  *   <li><b>tree</b>, else: the values are gathered uncombined along a binomial tree, since
  *       combining on the way would depend on the tree; rank 0 combines and the result goes back.
  * </ul>
+ *
+ * @param <A> the type of the array that holds the values
  */
-final class Reduction extends Collective {
+final class Reduction<A> extends Collective {
   /** 16 ranks: 240 small messages, no more than a tree's latency of 8 hops costs on a few cores. */
   static final int DIRECT_RANKS = 16;
 
@@ -32,12 +34,17 @@ final class Reduction extends Collective {
     TREE
   }
 
-  private final double[] values;
+  private final Elements<A> elements;
+  private final A values;
+  private final int length;
   private final ReduceOp op;
-  private final AtomicReference<double[]> spare;
+  private final AtomicReference<Object> spare;
   private final Way way;
   private final MemorySegment own;
-  private double[] others = {};
+
+  /** Room for the values of all ranks; the own values while there are no others. */
+  private A others;
+
   private int step;
 
   Reduction(
@@ -45,15 +52,19 @@ final class Reduction extends Collective {
       int channel,
       int sequence,
       String name,
-      double[] values,
+      Elements<A> elements,
+      A values,
       ReduceOp op,
-      AtomicReference<double[]> spare) {
+      AtomicReference<Object> spare) {
     super(engine, channel, sequence, name);
+    this.elements = elements;
     this.values = values;
+    this.length = elements.length(values);
     this.op = op;
     this.spare = spare;
-    this.own = MemorySegment.ofArray(values);
-    this.way = way(size, values.length);
+    this.own = elements.segment(values);
+    this.others = values;
+    this.way = way(size, length);
   }
 
   private static Way way(int size, int length) {
@@ -77,17 +88,17 @@ final class Reduction extends Collective {
 
   private void direct(int now) {
     if (now == 0 && size > 1) {
-      exchange(0, values.length);
+      exchange(0, length);
       return;
     }
-    combine(0, values.length);
+    combine(0, length);
     finish();
   }
 
   /** Receives this rank's slice from all others; sends each of them its slice, or the whole. */
   private void exchange(int from, int count) {
     others = scratch((long) size * count);
-    MemorySegment places = MemorySegment.ofArray(others);
+    MemorySegment places = elements.segment(others);
     for (int distance = 1; distance < size; distance++) {
       int source = (rank - distance + size) % size;
       receive(source, places.asSlice(bytes((long) source * count), bytes(count)));
@@ -106,7 +117,7 @@ final class Reduction extends Collective {
     // The own values take their place in the row, so that the order is the ranks'.
     System.arraycopy(values, from, others, rank * count, count);
     for (int other = 1; other < size; other++) {
-      op.combine(others, 0, others, other * count, count);
+      elements.combine(op, others, others, other * count, count);
     }
     System.arraycopy(others, 0, values, from, count);
   }
@@ -137,7 +148,7 @@ final class Reduction extends Collective {
   }
 
   private int start(int slice) {
-    return (int) ((long) values.length * slice / size);
+    return (int) ((long) length * slice / size);
   }
 
   private MemorySegment slice(int slice) {
@@ -150,8 +161,8 @@ final class Reduction extends Collective {
   private void tree(int now) {
     switch (now) {
       case 0 -> {
-        others = scratch((long) size * values.length);
-        System.arraycopy(values, 0, others, rank * values.length, values.length);
+        others = scratch((long) size * length);
+        System.arraycopy(values, 0, others, rank * length, length);
         receiveFromChildren();
         if (isLeaf()) {
           sendToParent();
@@ -160,7 +171,7 @@ final class Reduction extends Collective {
       }
       case 1 -> {
         if (rank == 0) {
-          combine(0, values.length);
+          combine(0, length);
           sendToChildren();
         } else if (isLeaf()) {
           finish();
@@ -203,29 +214,34 @@ final class Reduction extends Collective {
   /** The places of a rank and all below it: neighbours, since the tree is binomial. */
   private MemorySegment subtree(int top) {
     int ranks = Binomial.subtree(top, size);
-    return MemorySegment.ofArray(others)
-        .asSlice(bytes((long) top * values.length), bytes((long) ranks * values.length));
+    return elements
+        .segment(others)
+        .asSlice(bytes((long) top * length), bytes((long) ranks * length));
   }
 
   // --- memory -----------------------------------------------------------------------------------
 
-  private double[] scratch(long length) {
-    if (length > Integer.MAX_VALUE - 8) {
+  /** What the last reduction of this kind left, if it is long enough. */
+  @SuppressWarnings("unchecked") // looked at before
+  private A scratch(long needed) {
+    if (needed > Integer.MAX_VALUE - 8) {
       throw new IllegalArgumentException(
-          "an all-reduce of " + values.length + " values over " + size + " ranks is too long");
+          "an all-reduce of " + length + " values over " + size + " ranks is too long");
     }
-    double[] kept = spare.getAndSet(NONE);
-    return kept.length >= length ? kept : new double[(int) length];
+    Object kept = spare.getAndSet(Elements.NONE);
+    return kept.getClass() == values.getClass() && elements.length((A) kept) >= needed
+        ? (A) kept
+        : elements.make((int) needed);
   }
 
   private void finish() {
-    spare.set(others);
+    if (size > 1) {
+      spare.set(others);
+    }
     done();
   }
 
-  static final double[] NONE = {};
-
-  private static long bytes(long values) {
-    return values * Double.BYTES;
+  private long bytes(long count) {
+    return count * elements.bytes;
   }
 }

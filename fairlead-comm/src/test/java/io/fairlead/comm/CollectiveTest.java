@@ -133,6 +133,169 @@ class CollectiveTest {
     }
   }
 
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 3, 8, 13})
+  void allToAllGivesEachRankItsBlockOfEveryOther(int size) {
+    try (World world = new World(size)) {
+      world.each(
+          comm -> {
+            for (int round = 0; round < 3; round++) {
+              MemorySegment mine = memory(100 * size);
+              MemorySegment all = memory(100 * size);
+              for (int to = 0; to < size; to++) {
+                mine.asSlice(100L * to, 100).copyFrom(bytes(100, pair(comm.rank(), to)));
+              }
+              comm.allToAll(mine, all).await(SOON);
+              for (int from = 0; from < size; from++) {
+                MemorySegment expected = bytes(100, pair(from, comm.rank()));
+                assertThat(all.asSlice(100L * from, 100).mismatch(expected)).isEqualTo(-1);
+              }
+            }
+          });
+    }
+  }
+
+  /** As a transpose of a sparse matrix has them: lengths of each pair's own, also none. */
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 5, 9})
+  void allToAllTakesBlocksOfAnyLengths(int size) {
+    try (World world = new World(size)) {
+      world.each(
+          comm -> {
+            MemorySegment[] to = new MemorySegment[size];
+            MemorySegment[] from = new MemorySegment[size];
+            for (int peer = 0; peer < size; peer++) {
+              to[peer] = bytes(length(comm.rank(), peer), pair(comm.rank(), peer));
+              from[peer] = memory(length(peer, comm.rank()));
+            }
+            comm.allToAll(to, from).await(SOON);
+            for (int peer = 0; peer < size; peer++) {
+              MemorySegment expected = bytes(length(peer, comm.rank()), pair(peer, comm.rank()));
+              assertThat(from[peer].mismatch(expected)).isEqualTo(-1);
+            }
+          });
+    }
+  }
+
+  private static long pair(int from, int to) {
+    return 1000L * from + to;
+  }
+
+  private static int length(int from, int to) {
+    return (from + to) % 3 == 0 ? 0 : 40 * from + 3_000 * to;
+  }
+
+  @Test
+  void anAllToAllChecksItsBlocks() {
+    try (World world = new World(2)) {
+      Comm comm = world.rank(0);
+      assertThatThrownBy(() -> comm.allToAll(memory(9), memory(9)))
+          .isInstanceOf(IllegalArgumentException.class)
+          .hasMessageContaining("one length that they divide, not 9 and 9 bytes");
+      assertThatThrownBy(() -> comm.allToAll(memory(8), memory(10)))
+          .isInstanceOf(IllegalArgumentException.class);
+      MemorySegment[] one = {memory(1)};
+      assertThatThrownBy(() -> comm.allToAll(one, one))
+          .isInstanceOf(IllegalArgumentException.class)
+          .hasMessageContaining("a block for each of the 2 ranks, not 1 and 1");
+      MemorySegment[] to = {memory(1), memory(1)};
+      MemorySegment[] from = {memory(2), memory(1)};
+      assertThatThrownBy(() -> comm.allToAll(to, from))
+          .isInstanceOf(IllegalArgumentException.class)
+          .hasMessageContaining("blocks of rank 0 for itself differ: 1 and 2 bytes");
+    }
+  }
+
+  @Test
+  void ranksWhoseBlocksDisagreeAllFail() {
+    try (World world = new World(2)) {
+      Completion<?> first = world.rank(0).allToAll(memory(16), memory(16));
+      Completion<?> second = world.rank(1).allToAll(memory(18), memory(18));
+      assertThatThrownBy(() -> first.await(SOON)).isInstanceOf(CommException.class);
+      assertThatThrownBy(() -> second.await(SOON)).isInstanceOf(CommException.class);
+    }
+  }
+
+  /** Direct, sliced and by a tree. */
+  @ParameterizedTest
+  @CsvSource({"1, 3", "2, 0", "3, 5", "4, 5000", "17, 9"})
+  void everyKindOfValueIsReducedInRankOrder(int size, int length) {
+    try (World world = new World(size)) {
+      for (ReduceOp op : ReduceOp.values()) {
+        float[] floats = floats(0, length);
+        long[] longs = longs(0, length);
+        int[] ints = ints(0, length);
+        for (int rank = 1; rank < size; rank++) {
+          reduce(op, floats, floats(rank, length));
+          reduce(op, longs, longs(rank, length));
+          reduce(op, ints, ints(rank, length));
+        }
+        world.each(
+            comm -> {
+              float[] floatsHere = floats(comm.rank(), length);
+              long[] longsHere = longs(comm.rank(), length);
+              int[] intsHere = ints(comm.rank(), length);
+              comm.allReduce(floatsHere, op).await(SOON);
+              comm.allReduce(longsHere, op).await(SOON);
+              comm.allReduce(intsHere, op).await(SOON);
+              assertThat(floatsHere).isEqualTo(floats);
+              assertThat(longsHere).isEqualTo(longs);
+              assertThat(intsHere).isEqualTo(ints);
+            });
+      }
+    }
+  }
+
+  private static void reduce(ReduceOp op, float[] into, float[] with) {
+    for (int i = 0; i < into.length; i++) {
+      into[i] =
+          switch (op) {
+            case SUM -> into[i] + with[i];
+            case MAX -> Math.max(into[i], with[i]);
+            case MIN -> Math.min(into[i], with[i]);
+          };
+    }
+  }
+
+  private static void reduce(ReduceOp op, long[] into, long[] with) {
+    for (int i = 0; i < into.length; i++) {
+      into[i] =
+          switch (op) {
+            case SUM -> into[i] + with[i];
+            case MAX -> Math.max(into[i], with[i]);
+            case MIN -> Math.min(into[i], with[i]);
+          };
+    }
+  }
+
+  private static void reduce(ReduceOp op, int[] into, int[] with) {
+    for (int i = 0; i < into.length; i++) {
+      into[i] =
+          switch (op) {
+            case SUM -> into[i] + with[i];
+            case MAX -> Math.max(into[i], with[i]);
+            case MIN -> Math.min(into[i], with[i]);
+          };
+    }
+  }
+
+  private static float[] floats(int rank, int length) {
+    float[] values = new float[length];
+    SplittableRandom random = new SplittableRandom(rank);
+    for (int i = 0; i < length; i++) {
+      values[i] = (float) ((random.nextDouble() - 0.5) * Math.pow(10, random.nextInt(12) - 6));
+    }
+    return values;
+  }
+
+  private static long[] longs(int rank, int length) {
+    return new SplittableRandom(rank).longs(length).toArray(); // sums wrap
+  }
+
+  private static int[] ints(int rank, int length) {
+    return new SplittableRandom(rank).ints(length).toArray();
+  }
+
   private static void checkBlocks(MemorySegment all, int size) {
     for (int rank = 0; rank < size; rank++) {
       assertThat(all.asSlice(100L * rank, 100).mismatch(bytes(100, rank))).isEqualTo(-1);

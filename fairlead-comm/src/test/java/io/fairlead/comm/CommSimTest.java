@@ -121,16 +121,23 @@ class CommSimTest {
         case 0 -> sends.add(comm.send(target, tag, message));
         case 1 -> sends.add(comm.send(target, tag, message.asSlice(0, cut), message.asSlice(cut)));
         case 2 -> {
-          // Ordered: a gated send takes its place in the order when the gate opens.
-          Completion<String> gate = manager.call(() -> "computed");
-          comm.send(target, tag, gate, Blob.of(message.asSlice(0, cut)), lent(message, cut))
-              .await(SOON);
+          Completion<?> gate =
+              random.nextInt(3) == 0 ? opensLate() : manager.call(() -> "computed");
+          Blob head = Blob.of(message.asSlice(0, cut));
+          sends.add(comm.send(target, tag, gate, head, lent(message, cut)));
         }
         default -> {
           sends.add(comm.send(target, tag, null, lent(message, 0)));
           cancelSomething();
         }
       }
+    }
+
+    /** After what the manager has to do in between, so later than gates of later sends. */
+    private Completion<?> opensLate() {
+      Completion.Source<String> gate = Completion.source();
+      manager.call(() -> manager.trySubmit(() -> gate.complete("late")));
+      return gate.completion();
     }
 
     private Blob lent(MemorySegment message, int from) {

@@ -7,6 +7,7 @@ import static io.fairlead.comm.World.value;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.fairlead.comm.spi.ThreadLevel;
 import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.comm.spi.TransportProvider;
 import io.fairlead.comm.spi.Undelivered;
@@ -26,6 +27,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 @Timeout(60)
 class CommTest {
@@ -262,8 +265,8 @@ class CommTest {
       gates.get(2).complete("open");
       gates.get(0).complete("open");
       sent.await(SOON);
-      assertThat(value(world.rank(1).receive(0, 1).await(SOON).data())).isEqualTo(2);
       assertThat(value(world.rank(1).receive(0, 1).await(SOON).data())).isZero();
+      assertThat(value(world.rank(1).receive(0, 1).await(SOON).data())).isEqualTo(2);
       assertThat(world.rank(0).engine().gates.out()).isZero();
     }
   }
@@ -458,5 +461,39 @@ class CommTest {
     assertThat(completion.isDone()).as("it has ended").isTrue();
     assertThat(completion.cause()).isInstanceOf(CommException.class);
     return ((CommException) completion.cause()).reason();
+  }
+
+  @ParameterizedTest
+  @EnumSource(ThreadLevel.class)
+  void everyMessageIsCountedOnceWhoeverEndsIt(ThreadLevel level) {
+    int senders = 8;
+    int each = level == ThreadLevel.MULTIPLE ? 2_000 : 200; // where nobody takes turns
+    try (World world = GuardedTransport.world(2, level, CommConfig.DEFAULT);
+        TaskScope<String> scope = world.tasks.scope()) {
+      for (Comm comm : world.ranks) {
+        for (int tag = 0; tag < senders; tag++) {
+          int own = tag;
+          scope.fork(() -> exchange(comm, own, each));
+        }
+      }
+      scope.join();
+      for (Comm comm : world.ranks) {
+        CommStats stats = comm.stats();
+        assertThat(stats.sent()).as("sent").isEqualTo((long) senders * each);
+        assertThat(stats.received()).as("received").isEqualTo((long) senders * each);
+        assertThat(stats.bytesSent()).as("bytes sent").isEqualTo(8L * senders * each);
+        assertThat(stats.bytesReceived()).as("bytes received").isEqualTo(8L * senders * each);
+      }
+    }
+  }
+
+  private static String exchange(Comm comm, int tag, int times) {
+    int peer = 1 - comm.rank();
+    for (int i = 0; i < times; i++) {
+      Completion<Received> received = comm.receive(peer, tag);
+      comm.send(peer, tag, longs(i)).await();
+      received.await();
+    }
+    return "exchanged";
   }
 }

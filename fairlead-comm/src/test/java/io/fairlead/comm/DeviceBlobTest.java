@@ -22,6 +22,7 @@ import io.fairlead.task.TaskConfig;
 import io.fairlead.task.TaskRuntime;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -73,6 +74,27 @@ class DeviceBlobTest {
     }
   }
 
+  /** Those that are small are copied out at once, and those that are large are not. */
+  @Test
+  void deviceBuffersOfOneTagArriveInTheOrderInWhichTheyWereSent() {
+    int sends = 400;
+    try (Place place = new Place(Map.of());
+        DeviceBuffer large = place.device.allocate(1 << 20);
+        DeviceBuffer small = place.device.allocate(8)) {
+      List<Completion<?>> sent = new ArrayList<>();
+      for (int i = 0; i < sends; i++) {
+        DeviceBuffer source = i % 8 == 0 ? large : small;
+        source.slice(0, 8).upload(longs(i));
+        sent.add(place.rank(0).send(1, 1, null, Blob.of(source)));
+      }
+      for (int i = 0; i < sends; i++) {
+        MemorySegment data = place.rank(1).receive(0, 1).await(SOON).data();
+        assertThat(World.value(data)).isEqualTo(i);
+      }
+      sent.forEach(send -> send.await(SOON));
+    }
+  }
+
   @Test
   void stagingOfACancelledSendIsKeptUntilTheCopyHasEnded() {
     try (Place place = new Place(Map.of("stepped", "true"));
@@ -107,6 +129,31 @@ class DeviceBlobTest {
       place.rank(1).handle(1, (from, header, blobs) -> seen.complete(blobs.get(1)));
       place.rank(0).message(1, 1, longs(1), Blob.of(bytes(10, 1)), Blob.of(source)).await(SOON);
       assertThat(seen.completion().await(SOON).mismatch(bytes(300_000, 3))).isEqualTo(-1);
+    }
+  }
+
+  @Test
+  void deviceBuffersArePutAndGot() {
+    try (Place place = new Place(Map.of());
+        DeviceBuffer source = place.device.allocate(70_000);
+        DeviceBuffer target = place.device.allocate(70_000)) {
+      MemorySegment memory = memory(80_000);
+      Comm comm = place.rank(0);
+      try (Window window = place.rank(1).expose(memory).await(SOON)) {
+        source.upload(bytes(70_000, 8));
+        Completion<?> put = comm.put(1, window.key(), 1_000, null, Blob.of(source));
+        source.fill((byte) 0); // after the put in the order of the stream
+        put.await(SOON);
+        assertThat(memory.asSlice(1_000, 70_000).mismatch(bytes(70_000, 8))).isEqualTo(-1);
+        comm.getInto(1, window.key(), 1_000, Blob.of(target)).await(SOON);
+        assertThat(MemorySegment.ofArray(target.toBytes()).mismatch(bytes(70_000, 8)))
+            .isEqualTo(-1);
+        try (LentBuffer lent = comm.lend(8)) {
+          assertThatThrownBy(() -> comm.getInto(1, window.key(), 0, lent))
+              .isInstanceOf(IllegalArgumentException.class);
+        }
+      }
+      assertThat(comm.engine().lender.bytesLent()).isZero();
     }
   }
 

@@ -16,11 +16,11 @@ class EntryTest {
   /** Level, then call and progress for each caller: I inline, S shift, R refuse. */
   private static final List<String> CELLS =
       List.of(
-          //           loop task foreign owner other-loop device-manager cleaner
-          "SINGLE      II   SR   SR      SR    SR         SR             SR",
-          "FUNNELED    II   SR   SR      SR    SR         SR             SR",
-          "SERIALIZED  II   II   II      II    SR         SR             SR",
-          "MULTIPLE    II   II   II      II    II         SR             SR");
+          //           loop affine task foreign owner other-loop device-manager cleaner
+          "SINGLE      II   II     SR   SR      SR    SR         SR             SR",
+          "FUNNELED    II   II     SR   SR      SR    SR         SR             SR",
+          "SERIALIZED  II   II     II   II      II    SR         SR             SR",
+          "MULTIPLE    II   II     II   II      II    II         SR             SR");
 
   @Test
   void everyCellIsAsWritten_row004_1() {
@@ -40,7 +40,7 @@ class EntryTest {
         }
       }
     }
-    assertThat(seen).isEqualTo(4 * 7 * 7);
+    assertThat(seen).isEqualTo(4 * 8 * 9);
   }
 
   private static Way way(char letter) {
@@ -69,6 +69,8 @@ class EntryTest {
       assertThat(Caller.of(role, false)).isNotEqualTo(Caller.LOOP);
     }
     assertThat(Caller.of(Role.COMM, true)).isEqualTo(Caller.LOOP);
+    assertThat(Caller.of(Role.TASK, true)).isEqualTo(Caller.AFFINE);
+    assertThat(Caller.of(Role.TASK, false)).isEqualTo(Caller.TASK);
     assertThat(Caller.of(Role.COMM, false)).isEqualTo(Caller.OTHER_LOOP);
     assertThat(Caller.of(Role.DEVICE_MANAGER, false)).isEqualTo(Caller.DEVICE_MANAGER);
     assertThat(Caller.of(Role.CLEANER, false)).isEqualTo(Caller.CLEANER);

@@ -19,6 +19,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Supplier;
@@ -26,28 +27,43 @@ import java.util.function.Supplier;
 /**
  * The in-process transport behind another thread level, with a guard at its door: it writes down
  * every entry that the level or the law forbids. A native transport would crash or corrupt there.
+ *
+ * <p>Below MULTIPLE a transport must not suspend a virtual thread for what only others inside can
+ * end. The one below has locks that might, if they were contended; so the ranks of a world enter it
+ * one at a time, looking again and again.
  */
 final class GuardedTransport implements Transport {
   private final Transport inner;
   private final ThreadLevel level;
-  private final AtomicReference<Thread> only = new AtomicReference<>();
+  private final AtomicBoolean door;
+  private final boolean polled;
+  private final AtomicReference<String> only = new AtomicReference<>();
   private final AtomicReference<Thread> inside = new AtomicReference<>();
   final Queue<String> violations = new ConcurrentLinkedQueue<>();
   final LongAdder entries = new LongAdder();
+  final LongAdder polls = new LongAdder();
 
-  GuardedTransport(Transport inner, ThreadLevel level) {
+  private GuardedTransport(Transport inner, ThreadLevel level, AtomicBoolean door, boolean polled) {
     this.inner = inner;
     this.level = level;
+    this.door = door;
+    this.polled = polled;
   }
 
   /** Ranks over guarded transports; see {@link #violations}. */
   static World world(int size, ThreadLevel level, CommConfig config) {
-    TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
+    return world(TaskRuntime.open(TaskConfig.DEFAULT), size, level, config, false);
+  }
+
+  /** The same; if {@code polled}, they say that they need progress, as a message library does. */
+  static World world(
+      TaskRuntime tasks, int size, ThreadLevel level, CommConfig config, boolean polled) {
+    AtomicBoolean door = new AtomicBoolean();
     TransportSettings settings =
         new TransportSettings(size, config.eagerBytes(), config.eagerMessages());
     List<Comm> ranks = new ArrayList<>();
     for (Transport transport : InProcess.provider().open(settings)) {
-      ranks.add(Comm.over(tasks, new GuardedTransport(transport, level), config));
+      ranks.add(Comm.over(tasks, new GuardedTransport(transport, level, door, polled), config));
     }
     return new World(tasks, ranks);
   }
@@ -76,8 +92,8 @@ final class GuardedTransport implements Transport {
     }
     Thread self = Thread.currentThread();
     if (level.compareTo(ThreadLevel.SERIALIZED) < 0) {
-      only.compareAndSet(null, self);
-      if (only.get() != self) {
+      only.compareAndSet(null, platformThread(self));
+      if (!only.get().equals(platformThread(self))) {
         violations.add(call + " by " + self + " beside " + only.get());
       }
     }
@@ -88,11 +104,35 @@ final class GuardedTransport implements Transport {
     if (before != null) {
       violations.add(call + " by " + self + " while " + before + " is inside");
     }
+    while (!door.compareAndSet(false, true)) {
+      letOthersRun(self);
+    }
     try {
       return body.get();
     } finally {
+      door.set(false);
       inside.set(null);
     }
+  }
+
+  /**
+   * Whoever is inside may have been suspended there, by a lock of the engine's that a callback came
+   * for, and needs a carrier to go on. A task on a communication thread keeps that: what else runs
+   * there would enter.
+   */
+  @SuppressWarnings("ThreadPriorityCheck") // a yield is a suspension
+  private static void letOthersRun(Thread self) {
+    if (self.isVirtual() && platformThread(self).contains("-comm-")) {
+      Thread.onSpinWait();
+    } else {
+      Thread.yield();
+    }
+  }
+
+  /** Its name; that of a virtual thread stands behind its state: {@code …/runnable@NAME}. */
+  private static String platformThread(Thread thread) {
+    String text = thread.toString();
+    return thread.isVirtual() ? text.substring(text.indexOf('@') + 1) : thread.getName();
   }
 
   private void enter(String call, Runnable body) {
@@ -126,7 +166,8 @@ final class GuardedTransport implements Transport {
 
   @Override
   public TransportCaps caps() {
-    return inner.caps();
+    TransportCaps caps = inner.caps();
+    return polled ? new TransportCaps(true, caps.oneSided(), caps.tagMax()) : caps;
   }
 
   @Override
@@ -181,7 +222,12 @@ final class GuardedTransport implements Transport {
 
   @Override
   public int poll() {
-    return enter("poll", inner::poll);
+    return enter(
+        "poll",
+        () -> {
+          polls.increment();
+          return inner.poll();
+        });
   }
 
   @Override

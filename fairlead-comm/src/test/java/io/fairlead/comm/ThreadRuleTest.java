@@ -9,9 +9,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.fairlead.comm.spi.ThreadLevel;
 import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.fault.Mutant;
+import io.fairlead.task.CarrierMode;
+import io.fairlead.task.Collected;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Owner;
 import io.fairlead.task.Role;
+import io.fairlead.task.TaskConfig;
 import io.fairlead.task.TaskRuntime;
 import io.fairlead.task.TaskScope;
 import java.lang.foreign.MemorySegment;
@@ -27,7 +30,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** Who enters a transport, watched at its door under load (rows 004.1, 004.2). */
-@Timeout(100)
+@Timeout(300)
 class ThreadRuleTest {
   private static final Duration SOON = Duration.ofSeconds(60);
   private static final int SIZE = 3;
@@ -40,6 +43,17 @@ class ThreadRuleTest {
       assertThat(GuardedTransport.violations(world)).isEmpty();
       assertThat(GuardedTransport.entries(world)).isGreaterThan(3_000);
       assertThat(shiftedByManagers).isGreaterThanOrEqualTo(SIZE * 300L);
+    }
+  }
+
+  /** A library that has to be polled: tasks that wait look themselves where they may. */
+  @ParameterizedTest
+  @EnumSource(ThreadLevel.class)
+  void soItDoesWhereTheTransportIsPolled(ThreadLevel level) {
+    TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
+    try (World world = GuardedTransport.world(tasks, SIZE, level, CommConfig.DEFAULT, true)) {
+      load(world, 100);
+      assertThat(GuardedTransport.violations(world)).isEmpty();
     }
   }
 
@@ -66,6 +80,10 @@ class ThreadRuleTest {
         scope.fork(() -> gatedRing(comm, managers.get(comm.rank()), rounds));
         scope.fork(() -> plainRing(comm, rounds));
         scope.fork(() -> managersRing(comm, managers.get(comm.rank()), rounds));
+        scope.fork(() -> oneSided(comm, rounds));
+        if (world.tasks.carriers().mode() == CarrierMode.OWN) {
+          scope.fork(() -> comm.affine(() -> affineRing(comm, rounds)).await(SOON));
+        }
       }
       scope.join();
     }
@@ -121,18 +139,53 @@ class ThreadRuleTest {
     return "done";
   }
 
+  /** On the communication thread itself, beside its handlers and what was shifted to it. */
+  private static String affineRing(Comm comm, int rounds) {
+    MemorySegment into = memory(700);
+    for (int i = 0; i < rounds; i++) {
+      Completion<Received> received = comm.receive((comm.rank() + 2) % SIZE, 4, into);
+      comm.send((comm.rank() + 1) % SIZE, 4, bytes(700, i)).await(SOON);
+      received.await(SOON);
+      assertThat(into.mismatch(bytes(700, i))).isEqualTo(-1);
+    }
+    return "done";
+  }
+
+  /** Puts into the next rank's window, and tells it by a message. */
+  private static String oneSided(Comm comm, int rounds) {
+    int next = (comm.rank() + 1) % SIZE;
+    MemorySegment memory = memory(8);
+    try (Window window = comm.expose(memory).await(SOON)) {
+      comm.send((comm.rank() + 2) % SIZE, 5, longs(window.key())).await(SOON);
+      long key = value(comm.receive(next, 5).await(SOON).data());
+      for (int i = 1; i <= rounds; i++) {
+        comm.put(next, key, 0, longs(i)).await(SOON);
+        comm.send(next, 6, longs(i)).await(SOON);
+        comm.receive((comm.rank() + 2) % SIZE, 6).await(SOON);
+        assertThat(value(memory)).isEqualTo(i);
+        comm.send((comm.rank() + 2) % SIZE, 7, longs(i)).await(SOON);
+        comm.receive(next, 7).await(SOON);
+      }
+      MemorySegment got = memory(8);
+      comm.get(next, key, 0, got).await(SOON);
+      assertThat(value(got)).isEqualTo(rounds);
+      comm.send(next, 8, longs(0)).await(SOON); // it may close its window
+      comm.receive((comm.rank() + 2) % SIZE, 8).await(SOON);
+    }
+    return "done";
+  }
+
   @Test
   void aCleanerNeverEntersAndItsSendArrives() throws InterruptedException {
     try (World world = GuardedTransport.world(2, ThreadLevel.MULTIPLE, CommConfig.DEFAULT)) {
       CountDownLatch cleaned = new CountDownLatch(1);
       Comm comm = world.rank(0);
-      TaskRuntime.cleaner()
-          .register(
-              new Object(),
-              () -> {
-                comm.send(1, 1, longs(Role.current() == Role.CLEANER ? 1 : 0));
-                cleaned.countDown();
-              });
+      Collected.register(
+          new Object(),
+          () -> {
+            comm.send(1, 1, longs(Role.current() == Role.CLEANER ? 1 : 0));
+            cleaned.countDown();
+          });
       for (int i = 0; i < 300 && !cleaned.await(100, TimeUnit.MILLISECONDS); i++) {
         System.gc();
       }

@@ -135,6 +135,11 @@ final class Asks {
     this.context = context;
   }
 
+  /** Nobody is offered: what a poll leaves behind in which something went wrong. */
+  void forget() {
+    offered.clear();
+  }
+
   /** One more that could be asked at the next {@link #ask}. */
   void add(StreamCore core) {
     if (!core.isBehindAnotherWait()) {
@@ -151,13 +156,16 @@ final class Asks {
     if (offered.isEmpty()) {
       return 0;
     }
-    long now = System.nanoTime();
-    rank(now);
-    int found = askChosen(now);
-    offered.clear();
-    oldest.clear();
-    overdue.clear();
-    return found;
+    try {
+      long now = System.nanoTime();
+      rank(now);
+      return askChosen(now);
+    } finally { // whatever goes wrong: a stream that was offered is not offered for ever
+      offered.clear();
+      oldest.clear();
+      overdue.clear();
+      Arrays.fill(chosen, null);
+    }
   }
 
   private void rank(long now) {
@@ -203,7 +211,6 @@ final class Asks {
       }
       found += drained;
     }
-    Arrays.fill(chosen, null);
     return found;
   }
 

@@ -10,10 +10,13 @@ import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.fault.Severity;
 import io.fairlead.task.Binding;
+import io.fairlead.task.BriefLock;
+import io.fairlead.task.Collected;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Gate;
 import io.fairlead.task.Owner;
 import io.fairlead.task.PollSource;
+import io.fairlead.task.Retired;
 import io.fairlead.task.Role;
 import io.fairlead.task.TaskBody;
 import io.fairlead.task.TaskRuntime;
@@ -21,7 +24,6 @@ import io.fairlead.task.ThreadRule;
 import java.lang.System.Logger.Level;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
-import java.lang.ref.Cleaner;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumSet;
@@ -29,10 +31,13 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
@@ -81,9 +86,6 @@ public final class DeviceContext implements AutoCloseable {
   /** The answer of every wait for what has ended; shared, so that such a wait makes no garbage. */
   static final Completion<Void> REACHED = Completion.completed(null);
 
-  /** Finds what was dropped unclosed. Its actions only retire a node to an owner. */
-  static final Cleaner CLEANER = TaskRuntime.cleaner();
-
   /** Launch sites kept for each stream of a lost context: the oldest, since work fails in order. */
   private static final int SITES_PER_STREAM = 8;
 
@@ -110,6 +112,7 @@ public final class DeviceContext implements AutoCloseable {
           DriverCall.MODULE_UNLOAD,
           DriverCall.KERNEL,
           DriverCall.CONNECT,
+          DriverCall.TRIM,
           DriverCall.GRAPH_BUILD,
           DriverCall.GRAPH_DESTROY);
 
@@ -141,6 +144,8 @@ public final class DeviceContext implements AutoCloseable {
           StreamPool.class,
           Asks.class,
           Asks.Asked.class,
+          AfterWork.class,
+          LateOrder.class,
           DriverGate.class,
           ForeignThreads.class,
           HostBlocks.class,
@@ -187,14 +192,19 @@ public final class DeviceContext implements AutoCloseable {
   private final StreamPool pool;
   private final TaskStreams taskStreams = new TaskStreams(this);
   private final HostBlocks hostBlocks;
+  private final List<HostBlocks> otherBlocks = new CopyOnWriteArrayList<>();
   private final ForeignThreads foreignThreads;
   private final Asks asks;
   private final GraphTable graphs = new GraphTable();
   private final Captures captures = new Captures(this);
   private final Poller poller = new Poller();
-  private final ReentrantLock table = new ReentrantLock();
+  private final BriefLock table = new BriefLock();
   private final List<KernelModule.Loaded> modules = new ArrayList<>();
   private final List<DeviceStream> adopted = new ArrayList<>();
+
+  /** What waits for the end of work; what is left of it is done when the context has ended. */
+  private final Set<AfterWork> afterWork = ConcurrentHashMap.newKeySet();
+
   private final Completion.Source<DeviceLostException> lost = Completion.source();
 
   /** Copied on write under table; two that connect at once do the same. */
@@ -204,6 +214,9 @@ public final class DeviceContext implements AutoCloseable {
   private volatile StreamCore[] cores = {};
   private volatile @Nullable DeviceException failure;
   private volatile boolean closed;
+
+  /** Nothing of it is left in the driver. Written by the owner. */
+  private volatile boolean ended;
 
   private DeviceContext(
       TaskRuntime tasks,
@@ -346,7 +359,11 @@ public final class DeviceContext implements AutoCloseable {
   /** What has been done so far. Any thread; cheap enough to ask often. */
   public DeviceStats stats() {
     long kernelNanos = closed ? -1 : driver.kernelNanos(nativeContext);
-    return counters.snapshot(kernelNanos, cores.length, hostBlocks.bytesHeld());
+    return counters.snapshot(kernelNanos, cores.length, bytesPinned());
+  }
+
+  private long bytesPinned() {
+    return hostBlocks.bytesHeld() + otherBlocks.stream().mapToLong(HostBlocks::bytesHeld).sum();
   }
 
   // --- streams --------------------------------------------------------------------------------
@@ -378,7 +395,7 @@ public final class DeviceContext implements AutoCloseable {
   private static void closeWhenDropped(DeviceStream stream) {
     StreamCore core = stream.core();
     core.madeAt(CallSite.here());
-    CLEANER.register(stream, core::dropped);
+    Collected.register(stream, core::dropped);
   }
 
   /**
@@ -498,7 +515,7 @@ public final class DeviceContext implements AutoCloseable {
   public Completion<Void> reached() {
     List<Completion<Void>> unfinished = new ArrayList<>();
     for (StreamCore core : cores) {
-      Completion<Void> each = endOf(core);
+      Completion<Void> each = endOf(core, core.last());
       if (each != REACHED) {
         unfinished.add(each);
       }
@@ -507,11 +524,77 @@ public final class DeviceContext implements AutoCloseable {
   }
 
   /**
+   * Runs something on the owner's thread once all these positions, of whichever contexts' streams,
+   * are reached, or can be reached no more since their context is lost or closed. For what must not
+   * happen while the work goes on: unlike a wait, it is not ended by a refusal of the driver's,
+   * which says nothing of the work, and asks again later. Of a stream that its maker has destroyed
+   * nobody knows the end: then it happens when this context has ended. Any thread; never blocks.
+   *
+   * @param then what it throws is logged
+   */
+  public void afterWork(List<Mark> marks, Runnable then) {
+    new AfterWork(this, marks.stream().map(AfterWork.Work::of).toList(), true, then).begin();
+  }
+
+  /** As {@link #afterWork}, for everything that is enqueued on all streams so far. */
+  void afterAllWork(Runnable then) {
+    new AfterWork(this, allWork(), true, then).begin();
+  }
+
+  private List<AfterWork.Work> allWork() {
+    List<AfterWork.Work> all = new ArrayList<>();
+    for (StreamCore core : cores) {
+      all.add(new AfterWork.Work(core, core.last()));
+    }
+    return all;
+  }
+
+  void remember(AfterWork waits) {
+    afterWork.add(waits);
+  }
+
+  /** Whether it was to be done still. */
+  boolean forget(AfterWork waits) {
+    return afterWork.remove(waits);
+  }
+
+  /**
+   * Runs something on the owner's thread, soon; once the owner has ended, on a thread of its own.
+   * Any thread.
+   */
+  void errand(Runnable errand) {
+    if (!owner.retire(new Errand(errand))) {
+      // the caller may be a driver's thread, or a carrier
+      Role.OWNER.newThread("after-" + ordinal(), errand).start();
+    }
+  }
+
+  /** As {@link #errand}, after a while. */
+  void errandLater(long nanos, Runnable errand) {
+    // the JDK's own timer: no thread of ours for something that hardly ever happens
+    Future<?> _ =
+        ForkJoinPool.commonPool().schedule(() -> errand(errand), nanos, TimeUnit.NANOSECONDS);
+  }
+
+  private static final class Errand extends Retired {
+    private final Runnable errand;
+
+    Errand(Runnable errand) {
+      this.errand = errand;
+    }
+
+    @Override
+    protected void release() {
+      errand.run();
+    }
+  }
+
+  /**
    * Fails for a stream that the driver no longer knows, an adopted one that its maker destroyed.
    */
-  private static Completion<Void> endOf(StreamCore core) {
+  static Completion<Void> endOf(StreamCore core, long sequence) {
     try {
-      return core.completion(core.last());
+      return core.completion(sequence);
     } catch (DeviceException e) {
       return Completion.failed(e);
     }
@@ -537,11 +620,19 @@ public final class DeviceContext implements AutoCloseable {
    * before it returns. Where the driver has no default stream, the body begins when {@code stream}
    * has ended, and its work ends when it returns.
    *
+   * <p>It can happen that the driver does not say where that work ends: a library captures a
+   * blocking stream just then, say. Then this fails although the body has returned, work on {@code
+   * stream} is refused, and {@code ordered} is run later: when {@code stream} comes after that
+   * work, which is tried again and again, or when the work has ended, or can end no more since the
+   * context is lost. A body ends the captures that it begins on blocking streams.
+   *
    * <p>Any thread that may wait. Cancellation and interrupts end the wait for a thread; a body that
    * has begun is waited for.
    *
-   * @param ordered run on the same thread after the body, once the order is made or cannot be made
-   *     any more; not run if the body did not begin; must not throw
+   * @param ordered run after the body, on the same thread if the order is made at once, else on the
+   *     owner's; until then whatever the body's work uses must not be used otherwise. Not run if
+   *     the body did not begin, nor if the context was closed before the work's end was known; must
+   *     not throw
    * @throws RuntimeException unchecked exceptions of the body, as they are
    * @throws io.fairlead.fault.EngineException around a checked exception of the body; or if it is
    *     called from inside such a body
@@ -739,6 +830,16 @@ public final class DeviceContext implements AutoCloseable {
     return hostBlocks;
   }
 
+  /**
+   * Another pool of page-locked host memory, with a limit of its own: who takes from it does not
+   * take from {@link #hostBlocks}. Ends with the context. Any thread; does not block.
+   */
+  public HostBlocks openHostBlocks(long bytesMax) {
+    HostBlocks pool = new HostBlocks(this, bytesMax);
+    otherBlocks.add(pool);
+    return pool;
+  }
+
   // --- driver calls ---------------------------------------------------------------------------
 
   /**
@@ -859,8 +960,27 @@ public final class DeviceContext implements AutoCloseable {
     }
   }
 
+  /**
+   * Makes ready for the driver's copies of many pieces at once; what was done is not done again.
+   * Any thread; waits for the driver, which may load code for it, and maybe for the owner.
+   *
+   * @return whether they are one operation now
+   * @throws DeviceException if the driver refuses
+   * @throws DeviceLostException if the context is lost
+   */
+  public boolean preparePieces() {
+    return driverCall(
+        DriverCall.MODULE_LOAD,
+        "prepare copies of pieces",
+        () -> driver.preparePieces(nativeContext));
+  }
+
   DriverGate gate() {
     return gate;
+  }
+
+  ForeignThreads foreignThreads() {
+    return foreignThreads;
   }
 
   Counters counters() {
@@ -911,6 +1031,14 @@ public final class DeviceContext implements AutoCloseable {
    */
   public Completion<DeviceLostException> lost() {
     return lost.completion();
+  }
+
+  /**
+   * Whether nothing will be reached here any more: it is lost, or closed. Any thread; a memory
+   * read.
+   */
+  public boolean isOver() {
+    return failure != null;
   }
 
   /** What waiters fail with once nothing will be reached any more, or null. */
@@ -965,6 +1093,17 @@ public final class DeviceContext implements AutoCloseable {
     return isLost()
         ? lostNow(operation, stream)
         : refusal(new Site(operation, ordinal(), stream), e);
+  }
+
+  /** What another call gets that was refused because of {@code e}. */
+  DeviceException because(DeviceException e, String operation, long stream, String why) {
+    Site site = new Site(operation, ordinal(), stream);
+    return new DeviceException(
+        Severity.OPERATION,
+        site,
+        List.of(),
+        site + why + e.getMessage(),
+        new Cause(e.status(), e.statusName(), e));
   }
 
   private static DeviceException refusal(Site site, DriverException e) {
@@ -1105,6 +1244,7 @@ public final class DeviceContext implements AutoCloseable {
     public int poll() {
       int found = 0;
       boolean waited = false;
+      asks.forget();
       for (StreamCore core : cores) {
         if (!isNotified(core) && core.hasWaiters()) {
           waited = true;
@@ -1142,6 +1282,16 @@ public final class DeviceContext implements AutoCloseable {
       }
       return false;
     }
+
+    @Override
+    public boolean mayFind() {
+      for (StreamCore core : cores) {
+        if (!isNotified(core) && core.hasWaiters() && core.mayFind()) {
+          return true;
+        }
+      }
+      return false;
+    }
   }
 
   // --- end ------------------------------------------------------------------------------------
@@ -1165,7 +1315,7 @@ public final class DeviceContext implements AutoCloseable {
     } finally {
       table.unlock();
     }
-    if (!awaitEnd()) {
+    if (!awaitEnd(System.nanoTime() + config.closeNanos())) {
       LOG.log(
           Level.WARNING,
           "device " + ordinal() + " is closed with unfinished work: " + named(inFlight()));
@@ -1179,11 +1329,15 @@ public final class DeviceContext implements AutoCloseable {
   /**
    * Waits for all streams, also in a task that is cancelled: memory must not be freed under them.
    */
-  private boolean awaitEnd() {
+  private boolean awaitEnd(long deadline) {
     CountDownLatch ended = new CountDownLatch(1);
-    reached().onDone(_ -> ended.countDown());
+    new AfterWork(this, allWork(), false, ended::countDown).begin();
+    return awaitUntil(ended, deadline);
+  }
+
+  /** False if it does not happen in time. Goes on when it is interrupted. */
+  static boolean awaitUntil(CountDownLatch ended, long deadline) {
     boolean interrupted = false;
-    long deadline = System.nanoTime() + config.closeNanos();
     try {
       while (true) {
         try {
@@ -1202,6 +1356,7 @@ public final class DeviceContext implements AutoCloseable {
   /** Owner only. */
   private @Nullable Void release() {
     taskStreams.forget();
+    foreignThreads.giveUp();
     for (StreamCore core : cores) {
       core.reportIfOpen();
       core.destroy();
@@ -1209,12 +1364,29 @@ public final class DeviceContext implements AutoCloseable {
     graphs.endAll();
     loadedModules().forEach(KernelModule.Loaded::unload);
     hostBlocks.close();
+    otherBlocks.forEach(HostBlocks::close);
     try {
       driver.release(nativeContext);
     } catch (DriverException e) {
       LOG.log(Level.WARNING, "device " + ordinal() + ": cannot release the context", e);
     }
+    ended = true; // before the look: who is remembered later sees it
+    afterWork.forEach(this::finish);
     return null;
+  }
+
+  /** Whether all its work has ended with it. */
+  boolean hasEnded() {
+    return ended;
+  }
+
+  /** All work has ended with the context. */
+  private void finish(AfterWork waits) {
+    try {
+      waits.finish();
+    } catch (RuntimeException e) {
+      LOG.log(Level.WARNING, "device " + ordinal() + ": releasing what work had used", e);
+    }
   }
 
   private List<KernelModule.Loaded> loadedModules() {

@@ -2,6 +2,7 @@ package io.fairlead.device;
 
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.Graphs;
+import io.fairlead.task.Collected;
 import io.fairlead.task.Retired;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
@@ -27,7 +28,7 @@ public final class DeviceGraph implements AutoCloseable {
   private DeviceGraph(Executable executable) {
     this.executable = executable;
     Executable core = executable;
-    this.cleanable = DeviceContext.CLEANER.register(this, core::dropped);
+    this.cleanable = Collected.register(this, core::dropped);
   }
 
   /** What makes the driver's graph, for {@link #make}. */

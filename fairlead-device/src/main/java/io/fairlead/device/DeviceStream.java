@@ -55,6 +55,15 @@ public final class DeviceStream implements AutoCloseable {
   }
 
   /**
+   * As {@link #foreignMark}, for who has lent the stream to others: also of a stream that was
+   * closed meanwhile, whose end it is, since the handle was theirs no longer than that; and of one
+   * that is captured now, up to where that began. Any thread but the cleaner's; does not wait.
+   */
+  public Mark foreignEnd() {
+    return new Mark(this, core.foreignEnd());
+  }
+
+  /**
    * Completes when everything enqueued so far has ended. Any thread; does not block. Waiting on the
    * result parks the task, or does what its wait mode says; deadline, interrupt and cancellation
    * end the wait and leave the work alone.
@@ -155,7 +164,8 @@ public final class DeviceStream implements AutoCloseable {
    * are unfinished.
    *
    * <p>If an operand refuses or the body throws, nothing counts as enqueued, and the operands
-   * acquired so far are told {@link Operand#abandoned}.
+   * acquired so far are told {@link Operand#abandoned}. If one is {@link Operand#AWAY}, the task
+   * parks until all are on the device, and the operation is tried again.
    *
    * @param call which driver call the body makes
    * @param operation for errors, reports and launch sites: {@code copy to device}
@@ -439,6 +449,7 @@ public final class DeviceStream implements AutoCloseable {
 
   /** The handle that the driver's interface takes; foreign code wants {@link #nativeHandle}. */
   public long handle() {
+    core.lend();
     return core.handle();
   }
 
@@ -446,12 +457,16 @@ public final class DeviceStream implements AutoCloseable {
    * The stream as foreign code names it: for CUDA the {@code CUstream}, which is a {@code
    * cudaStream_t} too. Valid until the stream is closed, or its task has ended. Whoever enqueues on
    * it uses buffers under a lease on this stream, or marks its work with {@link #foreignMark}; else
-   * nothing comes after it. Any thread; does not block.
+   * nothing comes after it. Foreign code does not capture it, but a stream of its own: while it
+   * does, everything here that would be written down instead of run is refused, waits for positions
+   * that were not signalled before included (where the driver cannot tell, such a wait never ends),
+   * and closing the stream ends that capture. Any thread; does not block.
    *
    * @throws IllegalStateException if the stream was closed
    */
   public long nativeHandle() {
     core.requireUsable("native handle");
+    core.lend();
     return core.context.driver().streamNative(core.handle());
   }
 

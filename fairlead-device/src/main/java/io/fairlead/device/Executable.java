@@ -1,10 +1,11 @@
 package io.fairlead.device;
 
 import io.fairlead.device.spi.DriverCall;
+import io.fairlead.task.BriefLock;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Retired;
+import java.util.List;
 import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -41,7 +42,7 @@ final class Executable implements Operand {
   private final Operand[] operands;
   private final Access[] accesses;
   private final Completion.Source<Void> ended = Completion.source();
-  private final ReentrantLock lock = new ReentrantLock();
+  private final BriefLock lock = new BriefLock();
   private final Condition recorded = lock.newCondition();
   private @Nullable Mark last;
   private boolean pending;
@@ -156,6 +157,7 @@ final class Executable implements Operand {
   /** Refuses further launches, and retires it. Waits for a launch that is being enqueued. */
   void close() {
     if (shut()) {
+      holdings.leaving(); // before the owner may let it go
       context.owner().retire(new End(this, false));
     }
   }
@@ -163,6 +165,7 @@ final class Executable implements Operand {
   /** As {@link #close}, where its user should have done that: reported if it was open. */
   void closeLeaked() {
     if (shutLeaked()) {
+      holdings.leaving();
       context.owner().retire(new End(this, false));
     }
   }
@@ -204,11 +207,10 @@ final class Executable implements Operand {
   /** Destroys it if its last launch has ended, else when that is so. Owner only. */
   private void endWhenIdle() {
     Mark mark = lastLaunch();
-    Completion<Void> idle = mark == null ? DeviceContext.REACHED : mark.stream().reached(mark);
-    if (idle.isDone()) {
+    if (mark == null || mark.stream().core().isReachedIfKnown(mark.sequence())) {
       end();
     } else {
-      idle.onDone(_ -> context.owner().retire(new Gone(this)));
+      context.afterWork(List.of(mark), this::end);
     }
   }
 
@@ -254,19 +256,6 @@ final class Executable implements Operand {
         return; // closed in order
       }
       executable.endWhenIdle();
-    }
-  }
-
-  private static final class Gone extends Retired {
-    private final Executable executable;
-
-    Gone(Executable executable) {
-      this.executable = executable;
-    }
-
-    @Override
-    protected void release() {
-      executable.end();
     }
   }
 }

@@ -204,10 +204,16 @@ public final class GraphBuilder implements AutoCloseable {
 
   // --- what nodes use ---------------------------------------------------------------------------
 
-  /** Its address. */
+  /** Its address. Parks if it has to be brought back to the device. */
   long hold(Operand operand, Access access) {
     requireOpen();
-    return holdings.hold(context, operand, access);
+    long address = holdings.hold(context, operand, access);
+    while (address == Operand.AWAY) {
+      try (var _ = operand.bringBack(context.stream(), new Operand[] {operand})) {
+        address = holdings.hold(context, operand, access);
+      }
+    }
+    return address;
   }
 
   void hold(Kernel kernel, KernelModule module) {

@@ -1,9 +1,9 @@
 package io.fairlead.device;
 
+import io.fairlead.task.BriefLock;
 import io.fairlead.task.Completion;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * The graphs of one context that are not gone.
@@ -14,7 +14,7 @@ import java.util.concurrent.locks.ReentrantLock;
  * </pre>
  */
 final class GraphTable {
-  private final ReentrantLock lock = new ReentrantLock();
+  private final BriefLock lock = new BriefLock();
   private final List<Executable> open = new ArrayList<>();
 
   void remember(Executable executable) {

@@ -20,14 +20,17 @@ final class Holdings {
   private final List<KernelModule.Loaded> modules = new ArrayList<>();
   private final List<Object> kept = new ArrayList<>();
 
-  /** Its address, which it keeps. */
+  /** Its address, which it keeps; or {@link Operand#AWAY}, and it is not held. */
   long hold(DeviceContext context, Operand operand, Access access) {
     Integer known = places.get(operand);
     if (known != null) {
       accesses.set(known, both(accesses.get(known), access));
       return addresses.get(known);
     }
-    long address = operand.hold(context);
+    long address = operand.hold(context, this);
+    if (address == Operand.AWAY) {
+      return address;
+    }
     places.put(operand, operands.size());
     operands.add(operand);
     accesses.add(access);
@@ -63,10 +66,15 @@ final class Holdings {
     return all;
   }
 
+  /** All of it will be let go without anybody's help. */
+  void leaving() {
+    operands.forEach(operand -> operand.leaving(this));
+  }
+
   /** Everything is let go, whatever one of them throws. */
   void release() {
     List<Runnable> ends = new ArrayList<>();
-    operands.forEach(operand -> ends.add(operand::letGo));
+    operands.forEach(operand -> ends.add(() -> operand.letGo(this)));
     modules.forEach(module -> ends.add(module::letGo));
     RuntimeException failure = null;
     for (Runnable end : ends) {

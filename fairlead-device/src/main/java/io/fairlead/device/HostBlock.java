@@ -2,6 +2,7 @@ package io.fairlead.device;
 
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
@@ -14,8 +15,11 @@ public final class HostBlock implements AutoCloseable {
   private final MemorySegment segment;
   private final AtomicReference<HostBlocks.@Nullable Slot> slot;
 
-  /** The last use of each stream that was told here; guarded by itself, which is a leaf. */
-  private final List<Mark> uses = new ArrayList<>(0);
+  /**
+   * The last use of each stream that was told here; a list that is never changed. Swapped without a
+   * lock: an owner's commands and its affine tasks may tell of uses at once.
+   */
+  private final AtomicReference<List<Mark>> uses = new AtomicReference<>(List.of());
 
   HostBlock(HostBlocks.Slot slot, long bytes) {
     this.slot = new AtomicReference<>(slot);
@@ -45,10 +49,18 @@ public final class HostBlock implements AutoCloseable {
    * waits.
    */
   public void usedUntil(Mark mark) {
-    synchronized (uses) {
-      uses.removeIf(use -> use.stream() == mark.stream() && use.sequence() <= mark.sequence());
-      uses.add(mark);
+    uses.updateAndGet(before -> with(before, mark));
+  }
+
+  private static List<Mark> with(List<Mark> before, Mark mark) {
+    List<Mark> all = new ArrayList<>(before.size() + 1);
+    for (Mark use : before) {
+      if (use.stream() != mark.stream() || use.sequence() > mark.sequence()) {
+        all.add(use);
+      }
     }
+    all.add(mark);
+    return Collections.unmodifiableList(all);
   }
 
   /**
@@ -59,7 +71,7 @@ public final class HostBlock implements AutoCloseable {
   public void close() {
     HostBlocks.Slot mine = slot.getAndSet(null);
     if (mine != null) {
-      mine.giveBack(unfinished());
+      mine.giveBack(uses.get());
     }
   }
 
@@ -70,13 +82,5 @@ public final class HostBlock implements AutoCloseable {
   public void closeAfter(Mark mark) {
     usedUntil(mark);
     close();
-  }
-
-  private List<Mark> unfinished() {
-    List<Mark> told;
-    synchronized (uses) {
-      told = List.copyOf(uses);
-    }
-    return told.stream().filter(use -> !use.stream().isReached(use)).toList();
   }
 }

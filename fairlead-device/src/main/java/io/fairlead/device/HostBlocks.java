@@ -1,6 +1,9 @@
 package io.fairlead.device;
 
 import io.fairlead.device.spi.DriverCall;
+import io.fairlead.fault.Mutant;
+import io.fairlead.task.BriefLock;
+import io.fairlead.task.Collected;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Retired;
 import java.lang.foreign.MemorySegment;
@@ -13,7 +16,6 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -45,7 +47,7 @@ public final class HostBlocks {
 
   private final DeviceContext context;
   private final long bytesMax;
-  private final ReentrantLock lock = new ReentrantLock();
+  private final BriefLock lock = new BriefLock();
   private final List<ArrayDeque<Slot>> free = new ArrayList<>(CLASSES);
   private final List<ArrayDeque<Slot>> pending = new ArrayList<>(CLASSES);
   private final Set<Pinned> all = new HashSet<>();
@@ -73,9 +75,7 @@ public final class HostBlocks {
     String takenAt = CallSite.here();
     while (true) {
       Search search = search(sizeClass);
-      for (Pinned victim : search.evicted) {
-        context.owner().retire(new Free(victim));
-      }
+      evict(search);
       if (search.found != null) {
         return search.found.lend(bytes, takenAt);
       }
@@ -83,6 +83,59 @@ public final class HostBlocks {
         return allocate(sizeClass).lend(bytes, takenAt);
       }
       awaitChange(search);
+    }
+  }
+
+  private void evict(Search search) {
+    for (Pinned victim : search.evicted) {
+      context.owner().retire(new Free(victim));
+    }
+  }
+
+  /**
+   * As {@link #take}, if that need not wait for others to give blocks back; else null, and the same
+   * may succeed later: when others have, or the device has ended what it does with blocks. The
+   * driver may still take its time to pin a new one.
+   */
+  public @Nullable HostBlock tryTake(long bytes) {
+    return tryTake(bytes, null);
+  }
+
+  /**
+   * As the other {@code tryTake}.
+   *
+   * @param user as reports of what was not given back name it; null: the place that this is called
+   *     from, which takes longer to find than a block that is free
+   */
+  public @Nullable HostBlock tryTake(long bytes, @Nullable String user) {
+    if (bytes > bytesMax || 1L << sizeClass(bytes) > bytesMax) {
+      return null;
+    }
+    int sizeClass = sizeClass(bytes);
+    Search search = search(sizeClass);
+    evict(search);
+    if (search.found == null && !search.allocate) {
+      forget(search);
+      askFor(search.oldestPending);
+      return null;
+    }
+    Slot slot = search.found != null ? search.found : allocate(sizeClass);
+    return slot.lend(bytes, user == null ? CallSite.here() : user);
+  }
+
+  /** So that the end of these uses is known when it comes, and a later try finds it. */
+  private static void askFor(List<Mark> uses) {
+    if (!Mutant.on("staging.ask.skip")) {
+      uses.forEach(HostBlocks::endOf);
+    }
+  }
+
+  private void forget(Search search) {
+    lock.lock();
+    try {
+      waiting.remove(search.change);
+    } finally {
+      lock.unlock();
     }
   }
 
@@ -105,7 +158,7 @@ public final class HostBlocks {
               + bytesMax
               + "; take smaller blocks, or raise hostBytesMax");
     }
-    int sizeClass = Math.max(CLASS_MIN, 64 - Long.numberOfLeadingZeros(Math.max(1, bytes - 1)));
+    int sizeClass = sizeClass(bytes);
     if (1L << sizeClass > bytesMax) {
       throw new IllegalArgumentException(
           "a host block of "
@@ -117,6 +170,10 @@ public final class HostBlocks {
               + "; take smaller blocks, or raise hostBytesMax");
     }
     return sizeClass;
+  }
+
+  private static int sizeClass(long bytes) {
+    return Math.max(CLASS_MIN, 64 - Long.numberOfLeadingZeros(Math.max(1, bytes - 1)));
   }
 
   /** What one look under the lock found: a block, room for one, or whom to wait for. */
@@ -258,16 +315,16 @@ public final class HostBlocks {
   private void awaitChange(Search search) {
     Completion.Source<Boolean> change = search.change;
     for (Mark oldest : search.oldestPending) {
-      oldest.stream().reached(oldest).onDone(this::wakeIfReached);
+      endOf(oldest).onDone(end -> wakeIfReached(oldest, end));
     }
     if (change != null) {
       change.completion().await();
     }
   }
 
-  private void wakeIfReached(Completion<Void> reached) {
+  private void wakeIfReached(Mark mark, Completion<Void> reached) {
     Throwable cause = reached.cause();
-    if (cause == null) {
+    if (cause == null || isOver(mark)) {
       wakeAll();
     } else {
       takeWaiting().forEach(waiter -> waiter.fail(cause));
@@ -289,8 +346,29 @@ public final class HostBlocks {
     }
   }
 
+  /**
+   * Whether nothing touches a block any more because of the mark. False if the driver no longer
+   * knows the stream; see {@link Slot#giveBack}.
+   */
+  private boolean isEnded(Mark mark) {
+    if (Mutant.on("hostblocks.recycle.early")) {
+      return true;
+    }
+    return isOver(mark) || mark.stream().core().isReachedIfKnown(mark.sequence());
+  }
+
+  /** Whether the user is another device, which is lost: its work neither goes on nor ends. */
+  private boolean isOver(Mark mark) {
+    DeviceContext user = mark.stream().context();
+    return user != context && user.isLost();
+  }
+
+  private static Completion<Void> endOf(Mark mark) {
+    return DeviceContext.endOf(mark.stream().core(), mark.sequence());
+  }
+
   private void giveBack(Slot slot, @Nullable Mark after) {
-    boolean reached = after == null || after.stream().isReached(after);
+    boolean reached = after == null || isEnded(after);
     boolean somebodyWaits;
     lock.lock();
     try {
@@ -306,7 +384,7 @@ public final class HostBlocks {
     if (reached || after == null) {
       wakeAll();
     } else {
-      after.stream().reached(after).onDone(this::wakeIfReached);
+      endOf(after).onDone(end -> wakeIfReached(after, end));
     }
   }
 
@@ -383,7 +461,7 @@ public final class HostBlocks {
     private Slot(Pinned pinned) {
       this.pinned = pinned;
       Pinned core = pinned;
-      DeviceContext.CLEANER.register(this, core::dropped);
+      Collected.register(this, core::dropped);
     }
 
     MemorySegment memory() {
@@ -398,28 +476,48 @@ public final class HostBlocks {
 
     private boolean isReached() {
       Mark mark = after;
-      return mark == null || mark.stream().isReached(mark);
+      return mark == null || pinned.pool.isEnded(mark);
     }
 
-    /** After these marks; each on another stream. */
+    /**
+     * After these marks; each on another stream. One of them alone is looked at again by whoever
+     * takes the next block, unless the driver no longer knows its stream.
+     */
     void giveBack(List<Mark> marks) {
       pinned.takenAt = null;
-      if (marks.size() <= 1) {
-        pinned.pool.giveBack(this, marks.isEmpty() ? null : marks.getFirst());
+      HostBlocks pool = pinned.pool;
+      Mark only = marks.size() == 1 ? marks.getFirst() : null;
+      if (marks.isEmpty() || (only != null && isKnown(only))) {
+        pool.giveBack(this, only); // as nearly all are
         return;
       }
-      List<Completion<Void>> ends = new ArrayList<>();
-      for (Mark mark : marks) {
-        ends.add(mark.stream().reached(mark));
+      List<Mark> left = marks.stream().filter(each -> !pool.isEnded(each)).toList();
+      if (left.isEmpty()) {
+        pool.giveBack(this, null);
+      } else if (left.size() == 1 && isKnown(left.getFirst())) {
+        pool.giveBack(this, left.getFirst()); // the others have ended
+      } else {
+        List<Completion<Void>> ends = left.stream().map(HostBlocks::endOf).toList();
+        Completion.all(ends)
+            .onDone(
+                ended -> {
+                  if (ended.state() == Completion.State.DONE) {
+                    pool.giveBack(this, null);
+                  } else {
+                    // a copy may go on; or the context is lost, and its blocks go with it
+                    pool.context.afterWork(left, () -> pool.giveBack(this, null));
+                  }
+                });
       }
-      Completion.all(ends)
-          .onDone(
-              ended -> {
-                // else the context is lost, and its blocks go with it
-                if (ended.state() == Completion.State.DONE) {
-                  pinned.pool.giveBack(this, null);
-                }
-              });
+    }
+
+    private static boolean isKnown(Mark mark) {
+      try {
+        mark.stream().isReached(mark);
+        return true;
+      } catch (DeviceException unknown) {
+        return false;
+      }
     }
   }
 
@@ -452,14 +550,7 @@ public final class HostBlocks {
       DeviceContext context = pinned.pool.context;
       context.reportLeak(pinned.toString(), takenAt);
       // a copy may still use it: nobody knows up to where, so up to everything
-      context
-          .reached()
-          .onDone(
-              ended -> {
-                if (ended.state() == Completion.State.DONE) {
-                  new Slot(pinned).giveBack(List.of());
-                }
-              });
+      context.afterAllWork(() -> new Slot(pinned).giveBack(List.of()));
     }
   }
 }

@@ -2,6 +2,7 @@ package io.fairlead.device;
 
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.task.Collected;
 import io.fairlead.task.Retired;
 import java.lang.ref.Cleaner;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -19,7 +20,7 @@ public final class KernelModule implements AutoCloseable {
   KernelModule(Loaded loaded, String madeAt) {
     this.loaded = loaded;
     Loaded core = loaded;
-    this.cleanable = DeviceContext.CLEANER.register(this, () -> core.retire(madeAt));
+    this.cleanable = Collected.register(this, () -> core.retire(madeAt));
   }
 
   /** As in its {@link ModuleSource}. */
@@ -124,7 +125,7 @@ public final class KernelModule implements AutoCloseable {
       if (holds.get() > 0) {
         return; // the last one to let go comes back
       }
-      context.reached().onDone(_ -> context.owner().retire(new Unloadable(this)));
+      context.afterAllWork(this::unload);
     }
 
     /** Unloads it now. Owner only; once. */
@@ -155,19 +156,6 @@ public final class KernelModule implements AutoCloseable {
         loaded.context.reportLeak("module " + loaded.name, leakedFrom);
       }
       loaded.unloadWhenIdle();
-    }
-  }
-
-  private static final class Unloadable extends Retired {
-    private final Loaded loaded;
-
-    Unloadable(Loaded loaded) {
-      this.loaded = loaded;
-    }
-
-    @Override
-    protected void release() {
-      loaded.unload();
     }
   }
 }

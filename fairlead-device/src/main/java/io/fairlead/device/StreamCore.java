@@ -5,17 +5,20 @@ import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.StreamListener;
 import io.fairlead.fault.Mutant;
+import io.fairlead.task.BriefLock;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Retired;
+import io.fairlead.task.Role;
 import io.fairlead.task.Task;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.lang.ref.Reference;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.locks.LockSupport;
-import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -80,13 +83,17 @@ import org.jspecify.annotations.Nullable;
  * clock       | turn                     | any                | volatile, after the driver call that made it true
  * edged       | turn                     | any                | volatile, before clock: who finds an edge there
  *             |                          |                    | finds the number of its operation, or a later one
- * checkpoints | any                      | any                | volatile slots, stored after the event was recorded
+ * checkpoints | any                      | any                | slots that only go to later positions, stored after
+ *             |                          |                    | the event was recorded
  * deferred    | any (CAS to a later one) | turn               | volatile; emptied only after its edges were made
  * state       | see above                | any                | CAS
  * ring        | turn                     | who finds a fault  | plain, a diagnosis
  * addresses   | turn                     | turn               | plain
+ * lent        | any, only to true        | turn               | volatile, before the handle is handed out
  * capture     | turn                     | any                | volatile; while it is set, signalling is
  *             |                          |                    | its, and the door is shut
+ * late        | turn                     | any                | volatile: foreign work that what comes
+ *             |                          |                    | next has to come after; see LateOrder
  * lostSource  | turn                     | turn               | plain: the context of another stream,
  *             |                          |                    | whose waiters are told after the turn
  * </pre>
@@ -104,8 +111,14 @@ final class StreamCore {
   /** In place of a sequence number: what is captured has no position. */
   static final long NO_POSITION = -1;
 
+  /** In place of a sequence number: an operand is not on the device, and nothing was enqueued. */
+  private static final long AWAY = -2;
+
   /** While somebody waits inside the driver, a capture looks this often whether he is back. */
   private static final long LOOK_NANOS = 50_000;
+
+  /** Where nobody wants to know who was away. */
+  private static final @Nullable Operand[] NO_OPERAND = {};
 
   /** In place of the address array while an operation uses it. */
   private static final long[] NONE_FREE = {};
@@ -144,7 +157,7 @@ final class StreamCore {
   private final boolean profiled;
   private final int unfinishedMax;
   private final int signalEvery;
-  private final ReentrantLock turn = new ReentrantLock();
+  private final BriefLock turn = new BriefLock();
   private final Waiters waiters = new Waiters(this);
   private final LaunchRing ring;
   private final StreamDoor door = new StreamDoor();
@@ -168,14 +181,19 @@ final class StreamCore {
   private volatile Clock deferred = Clock.NONE;
   private volatile State state = State.OPEN;
   private volatile @Nullable Capture capture;
+  private volatile @Nullable LateOrder late;
 
   @SuppressWarnings("unused") // through SIGNALLING
   private volatile boolean signalling;
+
+  /** Whether others have its handle. */
+  private volatile boolean lent;
 
   StreamCore(DeviceContext context, long id, boolean adopted) {
     this.context = context;
     this.id = id;
     this.adopted = adopted;
+    this.lent = adopted;
     this.driver = context.driver();
     this.gate = context.gate();
     this.counters = context.counters();
@@ -233,8 +251,11 @@ final class StreamCore {
   void close(String by) {
     turn.lock(); // an operation that is being enqueued ends first
     try {
-      if (adopted && isOpen()) {
-        settle();
+      if (isOpen()) {
+        keepForeignEnd();
+        if (adopted) {
+          settle();
+        }
       }
       if (STATE.compareAndSet(this, State.OPEN, State.CLOSING)) {
         closedBy = by;
@@ -288,12 +309,14 @@ final class StreamCore {
       destroy();
       return;
     }
-    Completion<Void> ended = completion(last);
-    if (ended.isDone()) {
-      destroy();
-    } else {
-      ended.onDone(_ -> context.owner().retire(new Release(this, null)));
+    if (lent && !adopted) {
+      // nothing is enqueued while others capture it, so nobody would learn of its end
+      context.quietly(
+          DriverCall.STREAM_DESTROY,
+          "end a capture by others of stream " + id,
+          () -> driver.streamDropCapture(handle));
     }
+    new AfterWork(context, List.of(new AfterWork.Work(this, last)), true, this::destroy).begin();
   }
 
   /**
@@ -385,12 +408,13 @@ final class StreamCore {
   /** The position after everything so far, with the edges that joins have left behind. */
   long position() {
     requireNotCaptured("mark");
-    if (!adopted && deferred.isEmpty()) {
+    if (!adopted && deferred.isEmpty() && late == null) {
       return enqueued;
     }
     beginTurn("mark");
     try {
       applyDeferred();
+      comeAfterLate("mark");
       return adopted ? advance() : enqueued;
     } finally {
       leaveTurn();
@@ -411,6 +435,41 @@ final class StreamCore {
     }
   }
 
+  /**
+   * As {@link #foreignPosition}, also once others can enqueue nothing any more: the end of a stream
+   * that was closed, and where one that is captured stood when that began.
+   */
+  long foreignEnd() {
+    if (state == State.CLOSED) {
+      return enqueued;
+    }
+    DeviceContext.requireMayEnter("mark");
+    turn.lock();
+    try {
+      keepForeignEnd();
+      return enqueued;
+    } finally {
+      leaveTurn();
+    }
+  }
+
+  /**
+   * Gives what others have enqueued so far a number of its own, so that who waits for {@code
+   * enqueued} waits for that. Turn held.
+   */
+  private void keepForeignEnd() {
+    if (lent && isOpen() && capture == null && !Mutant.on("device.foreignend.skip")) {
+      advance();
+    }
+  }
+
+  /** Its handle goes to others, who may enqueue what is not counted here. */
+  void lend() {
+    if (!lent) {
+      lent = true;
+    }
+  }
+
   /** Whether the position is reached as far as was seen; asks nobody. */
   boolean isKnownReached(long sequence) {
     return sequence <= done;
@@ -426,6 +485,15 @@ final class StreamCore {
       return isReached(sequence);
     } catch (DeviceException e) {
       return true; // whoever drains now learns why
+    }
+  }
+
+  /** As {@link #isReached}, and false for a stream that the driver no longer knows. */
+  boolean isReachedIfKnown(long sequence) {
+    try {
+      return isReached(sequence);
+    } catch (DeviceException e) {
+      return false; // whoever waits is told why
     }
   }
 
@@ -568,6 +636,11 @@ final class StreamCore {
     return waiters.drain();
   }
 
+  /** Whether the poller might find something here just now; changes nothing, asks nobody. */
+  boolean mayFind() {
+    return mustAsk() || waiters.mayDrain();
+  }
+
   /** As {@link #drain}, for who looks again and again: does nothing if nothing can be due. */
   int drainIfDue() {
     return waiters.mayDrain() ? waiters.drain() : 0;
@@ -684,15 +757,92 @@ final class StreamCore {
       Operand[] operands,
       Access[] accesses,
       StreamOperation body) {
+    long sequence =
+        attempt(self, call, operation, items, numbers, operands, accesses, body, NO_OPERAND);
+    return sequence == AWAY
+        ? enqueueAway(self, call, operation, items, numbers, operands, accesses, body)
+        : sequence;
+  }
+
+  /**
+   * As {@code enqueue}, for operands that are not all on the device: brings them back, and tries
+   * again. A way of its own, so that the usual one stays short.
+   */
+  private long enqueueAway(
+      DeviceStream self,
+      DriverCall call,
+      String operation,
+      long items,
+      int numbers,
+      Operand[] operands,
+      Access[] accesses,
+      StreamOperation body) {
+    List<Operand.Stay> stays = new ArrayList<>(1);
+    @Nullable Operand[] away = new @Nullable Operand[1];
+    try {
+      while (true) {
+        long sequence =
+            attempt(self, call, operation, items, numbers, operands, accesses, body, away);
+        if (sequence != AWAY) {
+          return sequence;
+        }
+        requireMayBringBack(operation);
+        // each keeps what it has brought, so the next one that is found away is another's
+        stays.add(Objects.requireNonNull(away[0], "who was away").bringBack(self, operands));
+      }
+    } finally {
+      stays.forEach(Operand.Stay::close);
+    }
+  }
+
+  private void requireMayBringBack(String operation) {
+    if (turn.isHeldByCurrentThread()) {
+      throw new IllegalStateException(
+          operation
+              + ": an operand is not on the device, and cannot be brought back inside another"
+              + " operation of stream "
+              + id
+              + "; hold it before that one");
+    }
+    if (DeviceContext.mustNotPark()) {
+      throw new IllegalStateException(
+          operation
+              + ": an operand is not on the device, and a "
+              + Role.current()
+              + " thread must not wait for it; hold it before, or enqueue from a task");
+    }
+  }
+
+  /**
+   * One try, under the turn.
+   *
+   * @param away where to leave who was away, if there is room
+   * @return {@link #AWAY} if an operand was
+   */
+  private long attempt(
+      DeviceStream self,
+      DriverCall call,
+      String operation,
+      long items,
+      int numbers,
+      Operand[] operands,
+      Access[] accesses,
+      StreamOperation body,
+      @Nullable Operand[] away) {
     // what is given back must be, also by a task that was cancelled meanwhile
     takeTurn(operation, call == DriverCall.FREE_ASYNC);
     try {
       Capture writing = capture;
       if (writing != null) {
-        return capture(writing, call, operation, operands, accesses, body);
+        return capture(writing, call, operation, operands, accesses, body, away);
       }
       applyDeferred();
-      submit(self, call, operation, items, numbers, operands, accesses, body);
+      if (call != DriverCall.FREE_ASYNC) { // what is freed is lent to nobody any more
+        comeAfterLate(operation);
+      }
+      if (!submit(self, call, operation, items, numbers, operands, accesses, body, away)) {
+        return AWAY;
+      }
       long sequence = advance(numbers);
       for (int i = 0; i < operands.length; i++) {
         operands[i].recorded(self, sequence, accesses[i]);
@@ -707,7 +857,8 @@ final class StreamCore {
     }
   }
 
-  private void submit(
+  /** Whether it was enqueued; if not, an operand is not on the device. */
+  private boolean submit(
       DeviceStream self,
       DriverCall call,
       String operation,
@@ -715,7 +866,8 @@ final class StreamCore {
       int numbers,
       Operand[] operands,
       Access[] accesses,
-      StreamOperation body) {
+      StreamOperation body,
+      @Nullable Operand[] away) {
     long[] found = borrowAddresses(operands.length);
     int[] order = inOrder(operands, accesses);
     int acquired = 0;
@@ -724,11 +876,16 @@ final class StreamCore {
       for (; acquired < operands.length; acquired++) {
         int next = order[acquired];
         found[next] = operands[next].acquire(self, accesses[next]);
+        if (found[next] == Operand.AWAY) {
+          leave(operands[next], away);
+          return false;
+        }
       }
       // after the operands, whose edges have numbers of their own
       ring.record(enqueued + numbers, operation, items);
       run(call, operation, found, body);
       accepted = true;
+      return true;
     } finally {
       addresses = found;
       if (!accepted) {
@@ -737,6 +894,12 @@ final class StreamCore {
           operands[last].abandoned(self, accesses[last]);
         }
       }
+    }
+  }
+
+  private static void leave(Operand operand, @Nullable Operand[] away) {
+    if (away.length > 0) {
+      away[0] = operand;
     }
   }
 
@@ -957,13 +1120,18 @@ final class StreamCore {
       return;
     }
     try {
-      waitFor(source, source.checkpointFor(sequence));
+      Checkpoint checkpoint = source.checkpointFor(sequence);
+      if (checkpoint == null) {
+        counters.edgesElided.increment();
+      } else {
+        waitFor(source, checkpoint);
+      }
     } catch (DeviceException e) {
       if (source.context.failure() != null) {
         lostSource = source.context;
         throw e;
       }
-      if (!source.isDue(sequence)) {
+      if (!source.isReachedIfKnown(sequence)) {
         throw e;
       }
       // the source ended and was destroyed under us, events and all: nothing to wait for
@@ -990,9 +1158,33 @@ final class StreamCore {
     counters.edges.increment();
   }
 
-  /** The earliest checkpoint at or past the position; recorded now if there is none. */
-  private Checkpoint checkpointFor(long sequence) {
+  /**
+   * The earliest checkpoint at or past the position; recorded now if there is none.
+   *
+   * @return null: all up to there has ended
+   */
+  private @Nullable Checkpoint checkpointFor(long sequence) {
     context.requireSound("wait for stream", id);
+    Checkpoint kept = keptFor(sequence);
+    if (kept != null) {
+      return kept;
+    }
+    if (door.enter()) {
+      try {
+        return recordCheckpoint();
+      } finally {
+        door.leave();
+      }
+    }
+    // a capture that began since then has left one before, unless all had ended
+    kept = keptFor(sequence);
+    if (kept == null && !isReached(sequence)) {
+      throw captured("checkpoint");
+    }
+    return kept;
+  }
+
+  private @Nullable Checkpoint keptFor(long sequence) {
     Checkpoint best = null;
     for (int slot = 0; slot < CHECKPOINTS; slot++) {
       Checkpoint each = checkpoints.get(slot);
@@ -1000,7 +1192,7 @@ final class StreamCore {
         best = each;
       }
     }
-    return best != null ? best : checkpoint();
+    return best;
   }
 
   /** As {@link #checkpoint}, for a caller that holds no turn. */
@@ -1041,10 +1233,15 @@ final class StreamCore {
         NONE_FREE,
         (stream, _) -> driver.eventRecord(event, stream));
     Checkpoint recorded = new Checkpoint(event, sequence, ordered);
-    // after the record: whoever finds it may wait for the event at once
-    checkpoints.set(slot, recorded);
+    // after the record: whoever finds it may wait for the event at once. If all slots were used
+    // meanwhile, a later position stands there, which the event covers, whoever recorded it last
+    checkpoints.accumulateAndGet(slot, recorded, StreamCore::later);
     counters.events.increment();
     return recorded;
+  }
+
+  private static Checkpoint later(Checkpoint known, Checkpoint recorded) {
+    return recorded.sequence() >= known.sequence() ? recorded : known;
   }
 
   // --- foreign code that names no stream
@@ -1078,19 +1275,95 @@ final class StreamCore {
     try {
       requireNotCaptured(operation);
       applyDeferred();
-      ring.record(enqueued + 1, operation, -1);
-      run(
-          DriverCall.STREAM_WAIT_EVENT,
-          operation,
-          NONE_FREE,
-          (stream, _) -> {
-            driver.defaultStreamRecord(context.nativeContext(), event);
-            driver.streamWaitEvent(stream, event);
-          });
-      advance();
-      counters.operations.increment();
+      putBehindDefaultStream(operation, event);
+      settleLate();
     } finally {
       leaveTurn();
+    }
+  }
+
+  /**
+   * The default stream is that of the current context, so it is bound whatever the driver needs
+   * otherwise. Turn held.
+   */
+  private void putBehindDefaultStream(String operation, long event) {
+    ring.record(enqueued + 1, operation, -1);
+    run(
+        DriverCall.STREAM_WAIT_EVENT,
+        operation,
+        NONE_FREE,
+        (stream, _) -> {
+          long previous = gate.bind();
+          try {
+            driver.defaultStreamRecord(context.nativeContext(), event);
+            driver.streamWaitEvent(stream, event);
+          } finally {
+            gate.restore(previous);
+          }
+        });
+    advance();
+    counters.operations.increment();
+  }
+
+  /** Before this stream takes anything else, it comes after that. Any thread; does not wait. */
+  void owe(LateOrder order) {
+    turn.lock();
+    try {
+      order.next = late;
+      late = order;
+    } finally {
+      leaveTurn();
+    }
+  }
+
+  /** Whether this stream comes after all foreign work, after one more try. Owner only. */
+  boolean triesLate() {
+    turn.lock();
+    try {
+      return takesOrders() && tryLate() == null;
+    } finally {
+      leaveTurn();
+    }
+  }
+
+  /** Whether it may still be put behind something. Turn held, or as a hint. */
+  boolean takesOrders() {
+    return state == State.OPEN && capture == null;
+  }
+
+  /** Null once this stream comes after all foreign work; else why it cannot. Turn held. */
+  private @Nullable DeviceException tryLate() {
+    LateOrder last = late;
+    if (last != null) {
+      try {
+        putBehindDefaultStream("foreign work", last.event);
+      } catch (DeviceException e) {
+        return e;
+      }
+      settleLate();
+    }
+    return null;
+  }
+
+  /** Turn held; this stream has just been put behind all that is on the default stream. */
+  private void settleLate() {
+    for (LateOrder order = late; order != null; order = order.next) {
+      context.foreignThreads().settle(order);
+    }
+    late = null;
+  }
+
+  /** Refuses work on this stream as long as it would not come after foreign work. Turn held. */
+  private void comeAfterLate(String operation) {
+    DeviceException refused = tryLate();
+    if (refused != null) {
+      throw refused instanceof DeviceLostException
+          ? refused
+          : context.because(
+              refused,
+              operation,
+              id,
+              " comes after foreign work, and nobody can say now where that ends: ");
     }
   }
 
@@ -1135,6 +1408,8 @@ final class StreamCore {
     try {
       requireNotCaptured("capture");
       applyDeferred();
+      comeAfterLate("capture");
+      keepForeignEnd();
       keepWhatCameBefore();
       if (!door.close()) {
         return false;
@@ -1162,10 +1437,14 @@ final class StreamCore {
     }
   }
 
-  /** A checkpoint for whoever has to come after what is enqueued. */
+  /**
+   * A checkpoint for whoever has to come after what is enqueued. Before the door is shut: whoever
+   * finds it shut looks for one. It stays, since the turn is held, and no earlier one takes its
+   * place.
+   */
   private void keepWhatCameBefore() {
     if (!isReached(enqueued)) {
-      checkpointFor(enqueued);
+      var _ = checkpointFor(enqueued);
     }
   }
 
@@ -1190,12 +1469,17 @@ final class StreamCore {
       String operation,
       Operand[] operands,
       Access[] accesses,
-      StreamOperation body) {
+      StreamOperation body,
+      @Nullable Operand[] away) {
     writing.require(this, call, operation);
     long[] found = borrowAddresses(operands.length);
     try {
       for (int i = 0; i < operands.length; i++) {
         found[i] = writing.holdings.hold(context, operands[i], accesses[i]);
+        if (found[i] == Operand.AWAY) {
+          leave(operands[i], away);
+          return AWAY;
+        }
       }
       writing.holdings.keep(body); // and with it the host memory that it copies from or to
       run(call, operation, found, body);

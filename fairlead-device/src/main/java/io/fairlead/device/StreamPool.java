@@ -1,8 +1,8 @@
 package io.fairlead.device;
 
+import io.fairlead.task.BriefLock;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,7 +28,7 @@ import org.jspecify.annotations.Nullable;
 final class StreamPool {
   private final DeviceContext context;
   private final int streamsMax;
-  private final ReentrantLock lock = new ReentrantLock();
+  private final BriefLock lock = new BriefLock();
   private final List<Slot> slots = new ArrayList<>();
   private volatile @Nullable DeviceStream shared;
 

@@ -7,7 +7,6 @@ import java.lang.invoke.VarHandle;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.PriorityQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
@@ -59,7 +58,7 @@ final class Waiters {
   private final AtomicInteger outstanding = new AtomicInteger();
   private final AtomicInteger cancelled = new AtomicInteger();
   private final AtomicReference<@Nullable DeviceException> refusal = new AtomicReference<>();
-  private final PriorityQueue<Waiter> waiting = new PriorityQueue<>();
+  private final WaitLine<Waiter> waiting = new WaitLine<>();
   private volatile @Nullable Waiter incoming;
   private volatile @Nullable DeviceException end;
 
@@ -204,7 +203,7 @@ final class Waiters {
   private void enter(Waiter waiter) {
     waiter.arrival = arrivals++;
     newest = waiter.since;
-    waiting.offer(waiter);
+    waiting.add(waiter);
   }
 
   private int completeDue() {
@@ -218,13 +217,24 @@ final class Waiters {
     } catch (DeviceException e) {
       return failAll(e); // the driver no longer knows this stream
     }
+    Waiter due = takeDue(done);
+    return due == null ? 0 : complete(due, done);
+  }
+
+  private @Nullable Waiter takeDue(long done) {
+    Waiter head = waiting.peek();
+    return head == null || head.sequence > done ? null : waiting.poll();
+  }
+
+  /** This one and all others that are due. Counts each before: who is woken may look. */
+  private int complete(Waiter one, long done) {
+    long now = System.nanoTime();
     int found = 0;
-    while (first != null && first.sequence <= done) {
-      waiting.remove();
+    for (Waiter each = one; each != null; each = takeDue(done)) {
       outstanding.decrementAndGet();
-      first.complete();
+      stream.counters().waitNanos.add(now - each.since);
+      each.complete();
       found++;
-      first = waiting.peek();
     }
     return found;
   }
@@ -298,7 +308,6 @@ final class Waiters {
 
     @SuppressWarnings("NullAway") // Void has no other value
     private void complete() {
-      stream.counters().waitNanos.add(System.nanoTime() - since);
       source.complete(null);
     }
 
@@ -318,6 +327,11 @@ final class Waiters {
     @Override
     public boolean isFoundByLooking() {
       return stream.isFoundByLooking();
+    }
+
+    @Override
+    public boolean isReady() {
+      return isDone() || stream.isDue(sequence);
     }
 
     @Override

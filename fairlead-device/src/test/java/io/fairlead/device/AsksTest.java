@@ -2,6 +2,7 @@ package io.fairlead.device;
 
 import static io.fairlead.device.World.work;
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.fairlead.task.Completion;
 import java.util.ArrayList;
@@ -49,6 +50,23 @@ class AsksTest {
       assertThat(waits).noneMatch(Completion::isDone);
       world.driver.endAll();
       Completion.all(waits).await();
+    }
+  }
+
+  @Test
+  void aQuestionThatGoesWrongIsForgotten() {
+    try (World world = new World(FakeDriver.asked())) {
+      List<DeviceStream> streams = held(world, 3);
+      Asks asks = new Asks(world.driver, world.context.nativeContext());
+      streams.forEach(each -> asks.add(each.core()));
+      world.driver.failNextQuestion();
+      assertThatThrownBy(asks::ask).hasMessageContaining("on purpose");
+      assertThat(asks.ask()).as("nobody was added since").isZero();
+      assertThat(world.driver.questions()).isEmpty();
+      asks.add(streams.getFirst().core());
+      asks.ask();
+      assertThat(askedAbout(world)).containsExactly(streams.getFirst().handle());
+      world.driver.endAll();
     }
   }
 

@@ -23,6 +23,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -126,6 +127,60 @@ class DeviceGraphTest {
       inner.close();
       nothingForbiddenWasAsked(world);
     }
+  }
+
+  /** Who records a checkpoint late, of an earlier position, takes nothing from a capture. */
+  @Test
+  void whatCameBeforeACaptureIsKeptAlsoBesideALateCheckpoint() throws Exception {
+    try (World world = new World(FakeDriver.stepped());
+        DeviceStream stream = world.context.openStream(0);
+        DeviceStream other = world.context.openStream(0)) {
+      work(stream, "one");
+      CountDownLatch inside = new CountDownLatch(1);
+      CountDownLatch goOn = new CountDownLatch(1);
+      world.driver.beforeNextRecord(() -> hold(inside, goOn));
+      Thread late = Thread.ofPlatform().start(stream::checkpoint);
+      inside.await();
+      for (int i = 1; i < StreamCore.CHECKPOINTS; i++) {
+        stream.checkpoint();
+      }
+      work(stream, "two");
+      Mark two = stream.mark();
+      AtomicReference<Throwable> failed = new AtomicReference<>();
+      Thread capturer =
+          Thread.ofPlatform()
+              .uncaughtExceptionHandler((_, e) -> failed.set(e))
+              .start(() -> stream.capture("g", () -> other.after(two)).close());
+      World.until("it shuts the door", () -> isIn(capturer, StreamDoor.class, "close"));
+      goOn.countDown();
+      capturer.join();
+      late.join();
+      assertThat(failed).hasValue(null);
+      work(other, "three");
+      world.driver.endOne(other);
+      assertThat(world.driver.ended()).isEmpty();
+      nothingForbiddenWasAsked(world);
+    }
+  }
+
+  private static void hold(CountDownLatch inside, CountDownLatch goOn) {
+    inside.countDown();
+    boolean interrupted = false;
+    while (goOn.getCount() > 0) {
+      try {
+        goOn.await();
+      } catch (InterruptedException e) {
+        interrupted = true;
+      }
+    }
+    assertThat(interrupted).isFalse();
+  }
+
+  private static boolean isIn(Thread thread, Class<?> type, String method) {
+    return Stream.of(thread.getStackTrace())
+        .anyMatch(
+            each ->
+                each.getClassName().equals(type.getName()) && each.getMethodName().equals(method));
   }
 
   @Test

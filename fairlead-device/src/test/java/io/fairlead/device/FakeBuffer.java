@@ -37,13 +37,13 @@ final class FakeBuffer implements Operand {
   }
 
   @Override
-  public long hold(DeviceContext context) {
+  public long hold(DeviceContext context, Object graph) {
     story.add("hold");
     return address;
   }
 
   @Override
-  public void letGo() {
+  public void letGo(Object graph) {
     story.add("let go");
   }
 

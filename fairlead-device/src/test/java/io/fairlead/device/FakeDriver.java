@@ -27,6 +27,7 @@ import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
@@ -70,8 +71,12 @@ final class FakeDriver implements Driver {
   private @Nullable DriverException nextRefusal;
   private @Nullable DriverCall refusedCall;
   private @Nullable Stream defaultStream;
+  private boolean defaultStreamBlocked;
+  private final Set<DriverCall> refusedAlways = EnumSet.noneOf(DriverCall.class);
   private boolean asked;
   private final List<List<Long>> questions = new ArrayList<>();
+  private volatile boolean questionFails;
+  private final AtomicReference<Runnable> beforeRecord = new AtomicReference<>(() -> {});
 
   FakeDriver(boolean notifies, Set<DriverCall> needsCurrent) {
     this.notifies = notifies;
@@ -111,6 +116,11 @@ final class FakeDriver implements Driver {
     FakeDriver driver = polled();
     driver.asked = true;
     return driver;
+  }
+
+  /** The next question goes wrong, which it must not. */
+  void failNextQuestion() {
+    questionFails = true;
   }
 
   /** What was asked so far: the handles of each question, in its order. */
@@ -250,6 +260,21 @@ final class FakeDriver implements Driver {
         });
   }
 
+  /** Runs once, on the thread that records an event next, before it does. */
+  void beforeNextRecord(Runnable action) {
+    beforeRecord.set(action);
+  }
+
+  /** Refuses each call of that kind from now on, or no more. */
+  void refuseAlways(DriverCall call, boolean on) {
+    locked(() -> on ? refusedAlways.add(call) : refusedAlways.remove(call));
+  }
+
+  /** Whether somebody captures a blocking stream, so that the default stream cannot be used. */
+  void blockDefaultStream(boolean on) {
+    locked(() -> defaultStreamBlocked = on);
+  }
+
   List<String> calls() {
     return locked(() -> List.copyOf(calls));
   }
@@ -361,6 +386,10 @@ final class FakeDriver implements Driver {
     DriverException lost = fault;
     if (lost != null) {
       throw lost;
+    }
+    if (refusedAlways.contains(call)) {
+      throw new DriverException(
+          DriverException.OUT_OF_MEMORY, "OUT_OF_MEMORY", false, "as the test asked", null);
     }
     DriverException refusal = nextRefusal;
     if (refusal != null && refusedCall == call) {
@@ -602,6 +631,10 @@ final class FakeDriver implements Driver {
 
   @Override
   public int ask(long context, long[] handles, int count, long nanosMax) {
+    if (questionFails) {
+      questionFails = false;
+      throw new IllegalStateException("a question goes wrong, on purpose");
+    }
     return locked(
         () -> {
           List<Long> question = new ArrayList<>();
@@ -663,6 +696,7 @@ final class FakeDriver implements Driver {
 
   @Override
   public void eventRecord(long handle, long streamHandle) {
+    beforeRecord.getAndSet(() -> {}).run();
     locked(
         () -> {
           Stream stream = stream(streamHandle);
@@ -690,8 +724,19 @@ final class FakeDriver implements Driver {
     locked(
         () -> {
           begin(DriverCall.STREAM_WAIT_EVENT, context, "defaultStreamWait");
+          refuseBlocked();
           return enqueue(Objects.requireNonNull(defaultStream), after(event(handle)));
         });
+  }
+
+  /** The default stream is that of the current context. */
+  private void refuseBlocked() {
+    if (defaultStreamBlocked) {
+      throw graphRefusal(DriverException.CAPTURE_UNSUPPORTED, "a blocking stream is captured");
+    }
+    if (current() == 0) {
+      throw graphRefusal(DriverException.INVALID_CONTEXT, "no context is current");
+    }
   }
 
   private static Op after(Event event) {
@@ -703,6 +748,7 @@ final class FakeDriver implements Driver {
     locked(
         () -> {
           begin(DriverCall.EVENT_RECORD, context, "defaultStreamRecord");
+          refuseBlocked();
           Op op = new Op("", null, 0);
           event(handle).recorded = op;
           return enqueue(Objects.requireNonNull(defaultStream), op);

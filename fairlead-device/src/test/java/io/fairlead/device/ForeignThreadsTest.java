@@ -8,6 +8,7 @@ import static org.assertj.core.api.Assertions.catchThrowable;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.fault.EngineException;
+import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskCancelledException;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Fork;
@@ -18,6 +19,7 @@ import io.fairlead.task.ScopePolicy;
 import io.fairlead.task.Task;
 import io.fairlead.task.TaskScope;
 import java.io.IOException;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -174,7 +176,199 @@ class ForeignThreadsTest {
                       ordered::incrementAndGet));
       assertThat(caught).isSameAs(thrown);
       assertThat(caught.getSuppressed()).singleElement().isInstanceOf(DeviceException.class);
+      World.until("the next try has made it", () -> ordered.get() == 1);
+    }
+  }
+
+  // --- where nobody knows at first where the work ends ------------------------------------------
+
+  /** A body that leaves work, while a blocking stream is captured. */
+  private static int leaveWork(World world, long foreign) {
+    world.driver.blockDefaultStream(true);
+    world.driver.foreignWork(foreign, "foreign");
+    return 1;
+  }
+
+  private static void staysLent(World world, long foreign, DeviceStream stream, Runnable ordered) {
+    assertThatThrownBy(
+            () -> world.context.foreign(stream, () -> leaveWork(world, foreign), ordered))
+        .isInstanceOf(DeviceException.class)
+        .hasMessageContaining("the body has returned")
+        .hasMessageContaining("stays lent")
+        .hasMessageContaining("a blocking stream is captured");
+  }
+
+  private static void tryOnce(World world) {
+    long tries = world.driver.count("defaultStreamRecord");
+    World.until("it was tried again", () -> world.driver.count("defaultStreamRecord") > tries);
+  }
+
+  @Test
+  void asLongAsNobodyKnowsWhereTheWorkEndsItIsKept() {
+    long[] foreign = new long[1];
+    try (World world = new World(withDefaultStream(foreign));
+        DeviceStream other = world.context.openStream(0)) {
+      DeviceStream stream = world.context.stream();
+      Mark before = stream.mark();
+      AtomicInteger ordered = new AtomicInteger();
+      staysLent(world, foreign[0], stream, ordered::incrementAndGet);
+      for (Runnable use :
+          List.<Runnable>of(
+              () -> work(stream, "unordered"),
+              stream::mark,
+              stream::reached,
+              () -> world.context.foreign(stream, () -> null))) {
+        assertThatThrownBy(use::run)
+            .isInstanceOf(DeviceException.class)
+            .hasMessageContaining("comes after foreign work, and nobody can say now")
+            .hasMessageContaining("a blocking stream is captured");
+      }
+      stream.enqueue(DriverCall.FREE_ASYNC, "free", (h, none) -> world.driver.freeAsync(h, 1));
+      assertThat(stream.isReached(before)).isTrue();
+      work(other, "others'");
+      other.after(before);
+      tryOnce(world);
+      tryOnce(world);
+      assertThat(ordered).hasValue(0);
+      world.driver.blockDefaultStream(false);
+      World.until("it is ordered", () -> ordered.get() == 1);
+      work(stream, "after");
+      Completion<Void> reached = stream.reached();
+      world.driver.endOne(stream);
+      world.driver.endOne(stream);
+      world.driver.endOne(other);
+      assertThat(world.driver.ended()).containsExactly("free", "others'");
+      assertThat(reached.isDone()).isFalse();
+      world.driver.endForeign(foreign[0]);
+      reached.await();
+      assertThat(world.driver.ended()).endsWith("foreign", "after");
       assertThat(ordered).hasValue(1);
+    }
+  }
+
+  /** Whoever uses the stream next makes the order, without waiting for the owner. */
+  @Test
+  void whoUsesTheStreamNextMakesTheOrder() {
+    long[] foreign = new long[1];
+    try (World world = new World(withDefaultStream(foreign))) {
+      DeviceStream stream = world.context.stream();
+      AtomicInteger ordered = new AtomicInteger();
+      CountDownLatch hold = new CountDownLatch(1);
+      staysLent(world, foreign[0], stream, ordered::incrementAndGet);
+      staysLentAgain(world, foreign[0], stream, ordered);
+      Completion<Boolean> held = world.context.owner().call(() -> holdOwner(hold));
+      world.driver.blockDefaultStream(false);
+      Completion<Void> reached = stream.reached();
+      assertThat(reached.isDone()).isFalse();
+      hold.countDown();
+      held.await();
+      World.until("both are told", () -> ordered.get() == 2);
+      world.driver.endForeign(foreign[0]);
+      world.driver.endForeign(foreign[0]);
+      reached.await();
+      assertThat(ordered).hasValue(2);
+    }
+  }
+
+  /** Two tasks on one stream, whose bodies ran at once. */
+  private static void staysLentAgain(
+      World world, long foreign, DeviceStream stream, AtomicInteger ordered) {
+    world.driver.foreignWork(foreign, "another");
+    LateOrder second = new LateOrder(stream.core(), anEvent(world), ordered::incrementAndGet);
+    stream.core().owe(second);
+  }
+
+  private static long anEvent(World world) {
+    return world.context.driverCall(
+        DriverCall.EVENT_CREATE,
+        "create an event",
+        () -> world.driver.eventCreate(world.context.nativeContext()));
+  }
+
+  private static boolean holdOwner(CountDownLatch hold) throws InterruptedException {
+    hold.await();
+    return true;
+  }
+
+  @Test
+  void whereItsStreamIsClosedItsEndIsWaitedFor() {
+    long[] foreign = new long[1];
+    try (World world = new World(withDefaultStream(foreign))) {
+      DeviceStream stream = world.context.openStream(0);
+      AtomicInteger ordered = new AtomicInteger();
+      assertThatThrownBy(
+              () ->
+                  world.context.foreign(
+                      stream,
+                      () -> {
+                        world.driver.foreignWork(foreign[0], "foreign");
+                        stream.close();
+                        return null;
+                      },
+                      ordered::incrementAndGet))
+          .isInstanceOf(IllegalStateException.class)
+          .hasMessageContaining("was closed");
+      World.until("its end is waited for", () -> isWaitedFor(world));
+      assertThat(ordered).hasValue(0);
+      world.driver.endForeign(foreign[0]);
+      World.until("it has ended", () -> ordered.get() == 1);
+    }
+  }
+
+  private static boolean isWaitedFor(World world) {
+    return world.driver.count("signal") > 0 && world.driver.count("defaultStreamRecord") > 0;
+  }
+
+  @Test
+  void aLossEndsWhatIsKept() {
+    long[] foreign = new long[1];
+    World world = new World(withDefaultStream(foreign));
+    AtomicInteger ordered = new AtomicInteger();
+    staysLent(world, foreign[0], world.context.stream(), ordered::incrementAndGet);
+    world.driver.fail("as the test wants");
+    World.until("it is told", () -> ordered.get() == 1);
+    world.context.close();
+    world.close();
+  }
+
+  @Test
+  void aContextThatClosesWaitsForAWhileAndThenGivesUp() {
+    long[] foreign = new long[1];
+    World world =
+        new World(withDefaultStream(foreign), DeviceConfig.defaults().withCloseNanos(20_000_000));
+    AtomicInteger ordered = new AtomicInteger();
+    staysLent(world, foreign[0], world.context.stream(), ordered::incrementAndGet);
+    world.driver.automatic();
+    world.context.close();
+    assertThat(ordered).hasValue(0);
+    assertThat(world.driver.openEvents()).isZero();
+    assertThat(world.driver.count("release")).isEqualTo(1);
+    world.close();
+    assertThat(ordered).hasValue(0);
+  }
+
+  @Test
+  void aContextThatClosesMakesTheOrderFirst() throws Exception {
+    long[] foreign = new long[1];
+    World world = new World(withDefaultStream(foreign));
+    AtomicInteger ordered = new AtomicInteger();
+    staysLent(world, foreign[0], world.context.stream(), ordered::incrementAndGet);
+    world.driver.automatic();
+    Thread closer = Thread.ofPlatform().start(world.context::close);
+    World.until("it takes no more", () -> refuses(world, world.context.stream()));
+    tryOnce(world);
+    assertThat(world.driver.count("release")).isZero();
+    world.driver.blockDefaultStream(false);
+    closer.join();
+    assertThat(ordered).hasValue(1);
+    world.close();
+  }
+
+  @Test
+  void thatItEndsBeforeIsFound() {
+    try (Mutant.Handle _ = Mutant.enable("foreign.late.forgotten")) {
+      assertThatThrownBy(this::asLongAsNobodyKnowsWhereTheWorkEndsItIsKept)
+          .isInstanceOf(AssertionError.class);
     }
   }
 
@@ -273,6 +467,8 @@ class ForeignThreadsTest {
     try {
       world.context.foreign(stream, () -> null);
       return false;
+    } catch (DeviceException e) {
+      return false; // it is still asked
     } catch (EngineException | IllegalStateException e) {
       return true;
     }

@@ -4,6 +4,7 @@ import static io.fairlead.device.World.work;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskCancelledException;
 import io.fairlead.task.Fork;
 import io.fairlead.task.ScopeOptions;
@@ -96,6 +97,69 @@ class HostBlocksTest {
       held.close();
       scope.join();
       assertThat(blocks.bytesHeld()).isEqualTo(8192);
+    }
+  }
+
+  @Test
+  void aTryDoesNotWait() {
+    DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(8192);
+    try (World world = new World(FakeDriver.stepped(), config)) {
+      HostBlocks blocks = world.context.hostBlocks();
+      assertThat(blocks.tryTake(8193)).as("it never fits").isNull();
+      assertThat(world.context.openHostBlocks(0).tryTake(1)).isNull();
+      HostBlock first = blocks.tryTake(4096);
+      HostBlock second = blocks.tryTake(4096);
+      assertThat(first).isNotNull();
+      assertThat(second).isNotNull();
+      assertThat(blocks.tryTake(1)).isNull();
+      first.close();
+      first = blocks.tryTake(1);
+      assertThat(first).isNotNull();
+      first.close();
+      second.close();
+    }
+  }
+
+  @Test
+  void whoTriesInVainFindsTheEndOfWorkThatNobodyWaitsFor() {
+    findsTheEndOfWork();
+  }
+
+  @Test
+  void aTryThatAsksNobodyIsFound() {
+    try (var _ = Mutant.enable("staging.ask.skip")) {
+      assertThatThrownBy(this::findsTheEndOfWork).isInstanceOf(AssertionError.class);
+    }
+  }
+
+  private void findsTheEndOfWork() {
+    DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(4096);
+    try (World world = new World(FakeDriver.stepped(), config)) {
+      HostBlocks blocks = world.context.hostBlocks();
+      DeviceStream stream = world.context.stream();
+      HostBlock used = blocks.take(4096);
+      work(stream, "copy");
+      used.closeAfter(stream.mark());
+      assertThat(blocks.tryTake(4096)).isNull();
+      world.driver.endOne(stream);
+      HostBlock again = blocks.tryTake(4096);
+      assertThat(again).isNotNull();
+      again.close();
+    }
+  }
+
+  @Test
+  void anotherPoolHasALimitOfItsOwn() {
+    DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(4096);
+    try (World world = new World(FakeDriver.strict(), config)) {
+      HostBlocks other = world.context.openHostBlocks(8192);
+      try (HostBlock mine = world.context.hostBlocks().take(4096);
+          HostBlock others = other.take(8192)) {
+        assertThat(mine.segment().address()).isNotEqualTo(others.segment().address());
+        assertThat(world.context.stats().hostBytes()).isEqualTo(12288);
+      }
+      world.context.close();
+      assertThat(world.driver.count("hostFree")).isEqualTo(2);
     }
   }
 

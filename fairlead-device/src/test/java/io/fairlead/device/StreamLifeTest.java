@@ -4,8 +4,8 @@ import static io.fairlead.device.World.work;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.fairlead.task.Collected;
 import io.fairlead.task.Completion;
-import io.fairlead.task.TaskRuntime;
 import io.fairlead.task.TaskScope;
 import java.lang.foreign.Arena;
 import java.time.Duration;
@@ -224,17 +224,16 @@ class StreamLifeTest {
   }
 
   private static void registerDropped(DeviceStream stream, CompletableFuture<Throwable> thrown) {
-    TaskRuntime.cleaner()
-        .register(
-            new Object(),
-            () -> {
-              try {
-                work(stream, "work");
-                thrown.complete(new AssertionError("not refused"));
-              } catch (IllegalStateException e) {
-                thrown.complete(e);
-              }
-            });
+    Collected.register(
+        new Object(),
+        () -> {
+          try {
+            work(stream, "work");
+            thrown.complete(new AssertionError("not refused"));
+          } catch (IllegalStateException e) {
+            thrown.complete(e);
+          }
+        });
   }
 
   private static void drop(World world) {

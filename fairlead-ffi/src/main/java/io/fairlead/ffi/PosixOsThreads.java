@@ -1,6 +1,7 @@
 package io.fairlead.ffi;
 
 import io.fairlead.device.spi.OsThreads;
+import io.fairlead.ffi.posix.ForeignCall;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -80,10 +81,8 @@ public final class PosixOsThreads implements OsThreads {
         return mac
             ? (Object) key.get(ValueLayout.JAVA_LONG, 0)
             : (Object) key.get(ValueLayout.JAVA_INT, 0);
-      } catch (RuntimeException | Error e) {
-        throw e;
       } catch (Throwable e) {
-        throw unexpected("pthread_key_create", e);
+        throw ForeignCall.unexpected("pthread_key_create", e);
       }
     }
 
@@ -110,10 +109,8 @@ public final class PosixOsThreads implements OsThreads {
       try {
         long id = (long) GET.invokeExact();
         return id != 0 ? id : number();
-      } catch (RuntimeException | Error e) {
-        throw e;
       } catch (Throwable e) {
-        throw unexpected("pthread_getspecific", e);
+        throw ForeignCall.unexpected("pthread_getspecific", e);
       }
     }
 
@@ -124,11 +121,6 @@ public final class PosixOsThreads implements OsThreads {
         throw new IllegalStateException("pthread_setspecific failed with " + status);
       }
       return id;
-    }
-
-    /** A downcall handle declares Throwable, but throws nothing checked. */
-    private static AssertionError unexpected(String function, Throwable e) {
-      return new AssertionError(function + " threw, which no native function can", e);
     }
   }
 }

@@ -2,11 +2,14 @@ package io.fairlead.ffi;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.fairlead.device.spi.Capability;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.device.spi.Pieces;
 import io.fairlead.sim.DriverContract;
+import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -29,9 +32,13 @@ class CudaDriverContractTest {
   private static final Set<String> WRONG_ON_PURPOSE =
       Set.of(
           "aCopyBeyondABlockIsRefusedOrAnIllegalAddress",
+          "aPieceOfNoBlockIsRefusedOrAnIllegalAddress",
           "devicesShareNoMemory",
           "transfersToNowhereAreRefusedAtOnce",
           "wrongFreesAreRefusedAtOnce");
+
+  /** The attribute of a device. */
+  private static final int CAPABILITY_MAJOR = 75;
 
   /** What the driver is told by the environment, unless somebody loaded it before. */
   private static final int QUEUES = 32;
@@ -65,13 +72,29 @@ class CudaDriverContractTest {
       standIn.hardwareQueues(true);
       standIn.connections(QUEUES);
       standIn.creationWaitsFrom(creationWaitsFrom());
+      architecture(standIn);
       for (int device = 0; device < devices(); device++) {
         standIn.memory(device, memoryBytes());
       }
       return new CudaDriverProvider()
           .open(
               Map.of(
-                  "library", standIn.path().toString(), "signals", signals, "tickets", tickets()));
+                  "library",
+                  standIn.path().toString(),
+                  "nvrtc",
+                  "/nowhere/libnvrtc.so",
+                  "signals",
+                  signals,
+                  "tickets",
+                  tickets()));
+    }
+
+    /** Which device it is. */
+    void architecture(StandInLibrary library) {}
+
+    /** Whether there is code for pieces. */
+    boolean hasPieces() {
+      return true;
     }
 
     @Override
@@ -107,6 +130,17 @@ class CudaDriverContractTest {
       return driver.moduleLoad(driver.current(), image());
     }
 
+    /** A rule that needs what a driver does not say that it has is skipped, and nobody sees it. */
+    @Test
+    void noRuleIsSkippedForWantOfSomething() {
+      assertThat(driver.capabilities())
+          .contains(Capability.GRAPHS, Capability.PEER_COPY, Capability.DEFAULT_STREAM);
+      assertThat(devices()).isGreaterThan(1);
+      assertThat(mayLoseContexts()).isTrue();
+      assertThat(isMemoryOurs()).isTrue();
+      assertThat(driver.info(0).features().cooperative()).isTrue();
+    }
+
     @Test
     void needsWhatTheDriverDemands() {
       for (DriverCall call : DriverCall.values()) {
@@ -119,11 +153,34 @@ class CudaDriverContractTest {
                     DriverCall.MODULE_UNLOAD,
                     DriverCall.KERNEL,
                     DriverCall.MEMORY_INFO,
+                    DriverCall.TRIM,
                     DriverCall.CONNECT,
                     DriverCall.GRAPH_BUILD)
                 .contains(call);
         assertThat(driver.needsCurrent(call)).as("%s", call).isEqualTo(old || anyway);
       }
+    }
+
+    /** Else the rules about pieces would be about single copies. */
+    @Test
+    void piecesAreOneLaunchOrOneByOne() {
+      assertThat(driver.preparePieces(context)).isEqualTo(hasPieces());
+      long stream = stream();
+      Pieces pieces = new Pieces(driver.hostAlloc(context, 4096));
+      MemorySegment host = driver.hostAlloc(context, 4096);
+      for (int i = 0; i < 100; i++) {
+        pieces.add(driver.allocAsync(stream, 40), host.asSlice(40L * i, 40));
+      }
+      long launches = standIn.calls("cuLaunchKernel");
+      long up = standIn.calls("cuMemcpyHtoDAsync_v2");
+      long down = standIn.calls("cuMemcpyDtoHAsync_v2");
+      driver.copyPiecesToDevice(stream, pieces);
+      driver.copyPiecesToHost(stream, pieces);
+      int copies = hasPieces() ? 0 : 100;
+      assertThat(standIn.calls("cuLaunchKernel") - launches).isEqualTo(hasPieces() ? 2 : 0);
+      assertThat(standIn.calls("cuMemcpyHtoDAsync_v2") - up).isEqualTo(copies);
+      assertThat(standIn.calls("cuMemcpyDtoHAsync_v2") - down).isEqualTo(copies);
+      await(stream);
     }
 
     /** Runs before the driver is closed, and closes it first. */
@@ -186,6 +243,24 @@ class CudaDriverContractTest {
     @Override
     int creationWaitsFrom() {
       return 32;
+    }
+  }
+
+  /** An architecture that none of the shipped code is for, and no compiler. */
+  @Nested
+  class WithoutCodeForPieces extends OnStandIn {
+    WithoutCodeForPieces() {
+      super(false, "write");
+    }
+
+    @Override
+    void architecture(StandInLibrary library) {
+      library.attribute(CAPABILITY_MAJOR, 7);
+    }
+
+    @Override
+    boolean hasPieces() {
+      return false;
     }
   }
 

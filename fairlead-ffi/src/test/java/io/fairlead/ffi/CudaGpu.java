@@ -14,6 +14,8 @@ final class CudaGpu {
    */
   private static final String FAULTS = "fairlead.gpu.faults";
 
+  private static final String CHECKED = "fairlead.gpu.checked";
+
   private CudaGpu() {}
 
   /** Skips the calling test, aloud, if there is no GPU. */
@@ -24,6 +26,11 @@ final class CudaGpu {
       assumeTrue(false, why);
     }
     return provider.open(Map.of());
+  }
+
+  /** Whether the process runs under compute-sanitizer; {@code ./gpu-verify memcheck} says so. */
+  static boolean isChecked() {
+    return Boolean.getBoolean(CHECKED);
   }
 
   static boolean mayFault() {

@@ -67,6 +67,17 @@ class CudaGpuContractTest extends DriverContract {
     return 120;
   }
 
+  /** Driver 580 fills memory of another device, whose peer it is not, when it is asked to. */
+  @Override
+  protected boolean hasOneAddressSpace() {
+    return true;
+  }
+
+  @Override
+  protected boolean isChecked() {
+    return CudaGpu.isChecked();
+  }
+
   @Override
   protected boolean mayLoseContexts() {
     return CudaGpu.mayFault();

@@ -95,7 +95,7 @@ abstract class DeviceGraphRules {
     }
 
     @Override
-    public long hold(DeviceContext context) {
+    public long hold(DeviceContext context, Object graph) {
       return address;
     }
 

@@ -73,18 +73,18 @@ abstract class ForeignCodeContract {
 
   private static final long SEED = 20_261_130;
   private static final int DEVICE_TO_DEVICE = 3;
-  private static final int NON_BLOCKING = 1;
+  static final int NON_BLOCKING = 1;
 
   /** The default streams by the names that the run-time API has for them. */
-  private static final int LEGACY = 0;
+  static final int LEGACY = 0;
 
   private static final int PER_THREAD = 2;
 
   final TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
   Driver driver;
   Device device;
-  private Kernel number;
-  private Kernel add;
+  Kernel number;
+  Kernel add;
   private Kernel hold;
 
   // --- what a subclass says ---------------------------------------------------------------------
@@ -180,7 +180,7 @@ abstract class ForeignCodeContract {
   }
 
   /** Runs the kernels once, and what foreign code begins with, so that nothing is loaded later. */
-  private void warm(DeviceStream... streams) {
+  void warm(DeviceStream... streams) {
     try (DeviceBuffer one = device.allocate(BYTES);
         DeviceBuffer other = device.allocate(BYTES);
         Held held = new Held()) {
@@ -205,7 +205,7 @@ abstract class ForeignCodeContract {
   }
 
   /** A kernel that waits on a stream until it is let go. */
-  private final class Held implements AutoCloseable {
+  final class Held implements AutoCloseable {
     private final HostBlock flag = device.context().hostBlocks().take(Long.BYTES);
 
     Held() {
@@ -228,7 +228,7 @@ abstract class ForeignCodeContract {
     }
   }
 
-  private static long[] numbers(long first) {
+  static long[] numbers(long first) {
     return LongStream.range(first, first + COUNT).toArray();
   }
 
@@ -465,7 +465,7 @@ abstract class ForeignCodeContract {
     assertThat(released).hasValue(1);
   }
 
-  private void inThePrimaryContext(Runnable body) {
+  void inThePrimaryContext(Runnable body) {
     long previous = device.context().binding().bind();
     try {
       body.run();

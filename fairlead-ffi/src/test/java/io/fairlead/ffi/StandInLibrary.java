@@ -220,6 +220,11 @@ final class StandInLibrary {
     control("standin_mode_old_driver", on ? 1 : 0);
   }
 
+  /** That function demands a current context, until the reset, though the driver is not old. */
+  void demandCurrent(String function) {
+    control("standin_demand_current", function);
+  }
+
   /** Write-values, host functions and kernels behind a running kernel occupy a queue. */
   void hardwareQueues(boolean on) {
     control("standin_mode_hardware_queues", on ? 1 : 0);
@@ -250,6 +255,11 @@ final class StandInLibrary {
   /** After a fault a device gives no other context: each retain answers with the first fault. */
   void faultsStay(boolean on) {
     control("standin_mode_faults_stay", on ? 1 : 0);
+  }
+
+  /** What pools keep is returned only when they are trimmed, not when others need it. */
+  void poolKeeps(boolean on) {
+    control("standin_mode_pool_keeps", on ? 1 : 0);
   }
 
   /** Code is brought to the device when it is first asked for, and that waits for kernels. */

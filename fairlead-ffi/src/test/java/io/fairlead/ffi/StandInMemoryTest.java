@@ -89,6 +89,25 @@ class StandInMemoryTest extends StandInFixture {
     assertThat(pool(5)).isEqualTo(100);
   }
 
+  @Test
+  void aPoolThatKeepsLeavesNothingToOthersUntilItIsTrimmed() {
+    standIn.memory(0, 1_000);
+    MemorySegment stream = stream();
+    MemorySegment pool = pointer("cuDeviceGetDefaultMemPool", 0);
+    ok("cuMemPoolSetAttribute", pool, 4, arena.allocateFrom(ValueLayout.JAVA_LONG, -1L));
+    ok("cuMemFreeAsync", allocate(stream, 800), stream);
+    ok("cuStreamSynchronize", stream);
+    ok("cuMemFree_v2", number("cuMemAlloc_v2", 400L));
+    standIn.poolKeeps(true);
+    assertThat(available()).isEqualTo(200);
+    answers(OUT_OF_MEMORY, "cuMemAlloc_v2", out(), 400L);
+    ok("cuMemFreeAsync", allocate(stream, 800), stream); // its own it may have
+    ok("cuStreamSynchronize", stream);
+    ok("cuMemPoolTrimTo", pool, 0L);
+    assertThat(available()).isEqualTo(1_000);
+    ok("cuMemFree_v2", number("cuMemAlloc_v2", 400L));
+  }
+
   // --- copies and fills ---------------------------------------------------------------------
 
   @Test

@@ -1,9 +1,9 @@
 package io.fairlead.host;
 
+import io.fairlead.device.ByteSize;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
@@ -115,21 +115,15 @@ record HostConfig(
       return Math.max(1L << 20, physicalBytes() / 2 / devices);
     }
     try {
-      long bytes = bytes(text.strip().toLowerCase(Locale.ROOT));
+      long bytes = ByteSize.parse(text);
       if (bytes >= 256) {
         return bytes;
       }
-    } catch (NumberFormatException | ArithmeticException e) {
+    } catch (IllegalArgumentException e) {
       // falls through to the message below, which says all that the exception could
     }
-    throw wrong("memory", "a number of bytes, at least 256, or one with k, m or g behind it", text);
-  }
-
-  private static long bytes(String text) {
-    int shift = "kmg".indexOf(text.isEmpty() ? '?' : text.charAt(text.length() - 1)) * 10 + 10;
-    return shift == 0
-        ? Long.parseLong(text)
-        : Math.multiplyExact(Long.parseLong(text.substring(0, text.length() - 1)), 1L << shift);
+    throw wrong(
+        "memory", "a number of bytes, at least 256, or one with k, m, g or t behind it", text);
   }
 
   private static RuntimeException wrong(String key, String expected, String text) {

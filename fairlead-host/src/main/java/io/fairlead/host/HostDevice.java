@@ -3,6 +3,7 @@ package io.fairlead.host;
 import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.host.pool.DevicePool;
+import io.fairlead.task.BriefLock;
 import io.fairlead.task.Role;
 import java.util.ArrayList;
 import java.util.List;
@@ -11,7 +12,6 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.locks.LockSupport;
-import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
@@ -54,7 +54,7 @@ final class HostDevice {
   private volatile boolean stopping;
   private volatile List<Thread> threads = List.of();
 
-  private final ReentrantLock life = new ReentrantLock();
+  private final BriefLock life = new BriefLock();
   private final AtomicLong nextAddress;
   private @Nullable HostContext primary;
   private int retains;

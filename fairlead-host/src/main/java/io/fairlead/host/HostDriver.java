@@ -10,6 +10,7 @@ import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.KernelArguments;
 import io.fairlead.device.spi.MemoryInfo;
 import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.device.spi.Pieces;
 import io.fairlead.device.spi.StreamListener;
 import io.fairlead.host.pool.Block;
 import java.lang.foreign.MemorySegment;
@@ -47,6 +48,7 @@ final class HostDriver implements Driver {
               DriverCall.MODULE_LOAD,
               DriverCall.MODULE_UNLOAD,
               DriverCall.MEMORY_INFO,
+              DriverCall.TRIM,
               DriverCall.CONNECT,
               DriverCall.GRAPH_BUILD));
 
@@ -212,6 +214,15 @@ final class HostDriver implements Driver {
     HostContext found = handles.context(context);
     enter(DriverCall.MEMORY_INFO, found);
     return new MemoryInfo(found.pool.freeBytes(), found.pool.limitBytes());
+  }
+
+  /** What is freed here goes back at once, so there is nothing to return. */
+  @Override
+  public void trimPool(long context, long keepBytes) {
+    enter(DriverCall.TRIM, handles.context(context));
+    if (keepBytes < 0) {
+      throw Status.invalidValue("a pool cannot keep " + keepBytes + " bytes");
+    }
   }
 
   @Override
@@ -443,6 +454,62 @@ final class HostDriver implements Driver {
                 TransferOperation.fill(bytes, device(on, target, bytes, "fill"), width, pattern));
   }
 
+  /** They are one operation as it is. */
+  @Override
+  public boolean preparePieces(long context) {
+    enter(DriverCall.MODULE_LOAD, handles.context(context));
+    return true;
+  }
+
+  @Override
+  public void copyPiecesToHost(long stream, Pieces pieces) {
+    copyPieces(stream, pieces, true);
+  }
+
+  @Override
+  public void copyPiecesToDevice(long stream, Pieces pieces) {
+    copyPieces(stream, pieces, false);
+  }
+
+  private void copyPieces(long stream, Pieces pieces, boolean down) {
+    HostStream found = enter(DriverCall.COPY, stream);
+    found.checkNotCaptured(DriverCall.COPY);
+    HostContext context = found.context();
+    checkHost(context, pieces.table());
+    PiecesOperation operation = new PiecesOperation(pieces.count(), pieces.bytes(), down);
+    for (int i = 0; i < pieces.count(); i++) {
+      try {
+        operation.add(host(context, pieces.host(i), down), device(context, pieces, i));
+      } catch (DriverException e) {
+        throw e.ofPiece(i, pieces.count());
+      }
+    }
+    if (pieces.count() > 0) {
+      found.enqueue(operation);
+    }
+  }
+
+  private static MemorySegment host(HostContext context, MemorySegment memory, boolean down) {
+    checkHost(context, memory);
+    if (down) {
+      checkTarget(memory);
+    }
+    return memory;
+  }
+
+  private static TransferOperation.Side device(HostContext context, Pieces pieces, int i) {
+    long bytes = pieces.host(i).byteSize();
+    return bytes == 0
+        ? TransferOperation.Side.NONE
+        : device(context, pieces.address(i), bytes, "copy of pieces");
+  }
+
+  private static void checkTarget(MemorySegment memory) {
+    if (memory.isReadOnly()) {
+      throw Status.invalidValue("copy to host: the target is read-only");
+    }
+  }
+
   // --- recipes: checked now, made into an operation for each time it runs -----------------------
 
   static @Nullable Recipe copyToDevice(HostContext context, long target, MemorySegment source) {
@@ -460,9 +527,7 @@ final class HostDriver implements Driver {
 
   static @Nullable Recipe copyToHost(HostContext context, MemorySegment target, long source) {
     checkHost(context, target);
-    if (target.isReadOnly()) {
-      throw Status.invalidValue("copy to host: the target is read-only");
-    }
+    checkTarget(target);
     long bytes = target.byteSize();
     return bytes == 0
         ? null

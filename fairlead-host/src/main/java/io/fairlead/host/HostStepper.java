@@ -2,11 +2,11 @@ package io.fairlead.host;
 
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverException;
+import io.fairlead.task.BriefLock;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -64,7 +64,7 @@ public final class HostStepper {
   }
 
   private final HostDriver driver;
-  private final ReentrantLock lock = new ReentrantLock();
+  private final BriefLock lock = new BriefLock();
 
   /** Guarded by lock; in the order in which streams were first seen. */
   private final Map<HostStream, Progress> known = new LinkedHashMap<>();

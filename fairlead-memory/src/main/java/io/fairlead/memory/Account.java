@@ -2,13 +2,15 @@ package io.fairlead.memory;
 
 import io.fairlead.task.Task;
 import io.fairlead.task.TaskAttachment;
+import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /**
  * What one task holds of one device, and the reservation that its allocations draw on. A child
  * starts in the reservation that its parent is in when it forks.
  *
- * <p>{@code held} and {@code room} are guarded by the lock of the {@link Budget}.
+ * <p>{@code held}, {@code below} and {@code room} are guarded by the lock of the {@link Budget}.
  */
 final class Account {
   final String task;
@@ -23,7 +25,39 @@ final class Account {
   /** Bytes of live buffers; frees under way are not counted, since nobody has to act on them. */
   long held;
 
+  /** Bytes of live buffers that left the device for others. */
+  long below;
+
   @Nullable Room room;
+
+  /** Leases, holds and operations for which it keeps buffers of anybody's on the device. */
+  final AtomicInteger keeps = new AtomicInteger();
+
+  /** Null for the root task, and in tests of the budget alone; set before anybody sees it. */
+  @Nullable Task owner;
+
+  /**
+   * The innermost try that the task, or its parent as it was forked, is in. Written by the task's
+   * own thread; volatile: read by who looks for deadlocks.
+   */
+  volatile @Nullable Try attempt;
+
+  /** Of which device it is; null in tests of the budget alone, set before anybody sees it. */
+  @Nullable Budget budget;
+
+  /**
+   * Whether the task, or a parent, is inside of a call of a {@link Spillable}: it frees more than
+   * it asks for, and never waits. Own thread, before it asks for anything.
+   */
+  boolean gives;
+
+  /** The numbers of storages that are the task's to give, up to the end. Own thread. */
+  long nextStorageId;
+
+  long storageIdsEnd;
+
+  /** A drill that the task has asked for. Own thread. */
+  @Nullable Drill drill;
 
   /** Of a task that is not the root task. */
   Account(String task, long taskId, @Nullable Account parent) {
@@ -51,15 +85,57 @@ final class Account {
    * reservation begins work of its own, whatever the parent holds.
    */
   boolean continues(boolean reserves) {
-    if (openRoom() != null || held > 0) {
+    if (gives || openRoom() != null || holds()) {
       return true;
     }
     for (Account account = reserves ? null : parent; account != null; account = account.parent) {
-      if (account.held > 0) {
+      if (account.holds()) {
         return true;
       }
     }
     return false;
+  }
+
+  /** Whether it has memory itself, or has reserved some. Under the budget's lock. */
+  boolean hasItsOwn() {
+    Room promised = openRoom();
+    return holds() || (promised != null && promised.keeper.account() == this);
+  }
+
+  /**
+   * Whether this is the other one, or waits for nothing less than it: a child's, or its child's.
+   */
+  boolean isBelow(Account other) {
+    for (Account account = this; account != null; account = account.parent) {
+      if (account == other) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Whether this is so of one of them. */
+  boolean isBelowAny(Set<Account> others) {
+    for (Account account = this; account != null; account = account.parent) {
+      if (others.contains(account)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Whether it, or a parent, has or keeps something. Under the budget's lock. */
+  boolean keepsAny() {
+    for (Account account = this; account != null; account = account.parent) {
+      if (account.holds() || account.keeps.get() > 0 || account.openRoom() != null) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private boolean holds() {
+    return held > 0 || below > 0;
   }
 
   /** Finds a task's account. */
@@ -77,14 +153,23 @@ final class Account {
 
     @Override
     protected Account initial(Task task) {
-      return new Account(task.name(), task.id(), task.isRoot(), null);
+      Account made = new Account(task.name(), task.id(), task.isRoot(), null);
+      made.owner = task.isRoot() ? null : task;
+      made.budget = budget;
+      return made;
     }
 
     @Override
     protected @Nullable Account fork(Task parent, @Nullable Account parentValue, Task child) {
-      return parentValue == null
-          ? null
-          : budget.inherit(parentValue, parent.isRoot(), child.name(), child.id());
+      if (parentValue == null) {
+        return null;
+      }
+      Account made = budget.inherit(parentValue, parent.isRoot(), child.name(), child.id());
+      made.owner = child;
+      made.gives = parentValue.gives;
+      made.budget = budget;
+      made.attempt = parent.isRoot() ? null : parentValue.attempt;
+      return made;
     }
   }
 }

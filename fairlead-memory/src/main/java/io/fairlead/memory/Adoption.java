@@ -6,13 +6,14 @@ import io.fairlead.device.spi.DriverException;
 import io.fairlead.task.Binding;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Retired;
+import io.fairlead.task.Role;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
  * What becomes of others' memory once its last use has ended: its maker is told, once, on the
- * thread of the device's owner.
+ * thread of the device's owner, or on one of its own if the device was closed before that.
  *
  * <p>Its end: the storage is closed → every use has ended, or can end no more since the context is
  * lost → retired to the owner → {@code release} runs.
@@ -34,19 +35,33 @@ final class Adoption {
 
   /** No use comes after these. Any thread but the cleaner's; never blocks. Once. */
   void end(List<Mark> frontier) {
-    List<Completion<Void>> uses = new ArrayList<>();
+    List<Completion<Void>> ends = new ArrayList<>();
     for (Mark mark : frontier) {
-      uses.add(Frontier.endOf(mark));
+      ends.add(Frontier.endOf(mark));
     }
-    ended(uses, 0);
+    ended(frontier, ends, 0);
   }
 
-  /** One after the other, since one that fails must not hide one that goes on. */
-  private void ended(List<Completion<Void>> uses, int next) {
+  /**
+   * One after the other, since one that fails must not hide one that goes on. A wait that failed
+   * says nothing of the use: then the context waits for it, as long as it takes.
+   */
+  private void ended(List<Mark> uses, List<Completion<Void>> ends, int next) {
     if (next < uses.size()) {
-      uses.get(next).onDone(_ -> ended(uses, next + 1));
+      ends.get(next).onDone(end -> ended(uses, ends, next, end));
+    } else if (!context.owner().retire(new Release(this))) {
+      // A lease outlived the device, or another device its use. Whoever has ended it may be a
+      // driver's thread, or a carrier, and the maker may wait for the driver.
+      Role.OWNER.newThread("release", this::releaseNow).start();
+    }
+  }
+
+  private void ended(List<Mark> uses, List<Completion<Void>> ends, int use, Completion<Void> end) {
+    Mark mark = uses.get(use);
+    if (end.cause() == null || mark.stream().context().isOver()) {
+      ended(uses, ends, use + 1);
     } else {
-      context.owner().retire(new Release(this));
+      context.afterWork(List.of(mark), () -> ended(uses, ends, use + 1));
     }
   }
 

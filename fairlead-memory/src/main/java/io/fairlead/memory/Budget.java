@@ -3,31 +3,59 @@ package io.fairlead.memory;
 import static java.lang.Boolean.TRUE;
 
 import io.fairlead.fault.Mutant;
+import io.fairlead.task.BriefLock;
 import io.fairlead.task.Completion;
+import io.fairlead.task.StuckTasks;
+import io.fairlead.task.Task;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
-import java.util.concurrent.locks.ReentrantLock;
+import java.util.Set;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Who may have how many bytes, and who waits.
  *
  * <pre>
- * invariant, whenever the lock is free:  inUse + reserved &lt;= limit
+ * invariants, whenever the lock is free:  inUse &lt;= limit
+ *                                         inUse + reserved &lt;= limit, but for what is lent
  *
  *   free --charge--> inUse --closing--> inUse, pendingFree --release--> free
  *   free --admit--> reserved --charge--> inUse ... --release--> reserved (room open) or free
  * </pre>
  *
- * <p><b>Who is next.</b> Requests of tasks that already hold memory, or that draw on a reservation,
- * <i>continue</i>; all others are <i>fresh</i>. Continuing requests are looked at first and granted
- * as soon as they fit, oldest first; fresh ones wait in strict order behind every continuing one.
- * So nobody new begins while somebody who began lacks memory, a large fresh request is never
- * overtaken by a small fresh one, and a request that fits is never stuck behind one whose memory it
- * holds itself. A continuing request can be overtaken only by others that continue, which end.
+ * <p><b>Lending.</b> What is promised to reservations and not in use yet is memory that lies idle.
+ * Buffers that come back may have it, once nothing can leave the device for them ({@link #lend}):
+ * else those for whom it was promised could wait for a buffer that waits for them. So may a new one
+ * for which its task has taken the turn of {@link Returns}, which those may wait for. Nobody else:
+ * whatever comes back can leave again, and who needs it for no longer than a moment. So {@code
+ * inUse + reserved - limit}, if it is positive, is <i>lent</i>. While something is, nothing more is
+ * promised, and who draws on a reservation gets what the device has, or waits until others have
+ * left for him: for buffers that are kept or leased just then, never for the end of a reservation.
+ *
+ * <p><b>Who is next.</b> Requests of tasks that already hold memory, that draw on a reservation, or
+ * that have the turn of {@link Returns}, <i>continue</i>; all others are <i>fresh</i>. Continuing
+ * requests are looked at first and granted as soon as they fit, oldest first, but for the
+ * <i>heirs</i>, who have nothing yet and continue for a parent that has: these come after those who
+ * have some themselves, else each byte that comes back would go to one more who keeps it and wants
+ * more. Fresh ones wait in strict order behind every continuing one. So nobody new begins while
+ * somebody who began lacks memory, a large fresh request is never overtaken by a small fresh one,
+ * and a request that fits is never stuck behind one whose memory it holds itself. A continuing
+ * request can be overtaken only by others that continue, which end.
+ *
+ * <p>One that begins may have to be waited for, too: by who joins its task, or wants the engine
+ * that it is in. If the first of the queue waits for one of those, the ladder lets it pass ({@link
+ * #letPass}).
  *
  * <p><b>Locks.</b> One lock, a leaf: nothing is called while it is held. Waiters are completed
  * after it was released. All non-final fields here and in {@link Room}, and {@code held} and {@code
@@ -35,9 +63,22 @@ import org.jspecify.annotations.Nullable;
  */
 final class Budget {
   private final long limit;
-  private final ReentrantLock lock = new ReentrantLock();
+  private final BriefLock lock = new BriefLock();
+
+  /** Of those who have memory themselves. */
   private final ArrayDeque<Request> continuing = new ArrayDeque<>();
+
+  /** Of those who continue since a parent has memory. */
+  private final ArrayDeque<Request> heirs = new ArrayDeque<>();
+
   private final ArrayDeque<Request> fresh = new ArrayDeque<>();
+
+  /** The open ones, in the order of making. */
+  private final Set<Room> rooms = new LinkedHashSet<>();
+
+  /** How often somebody got or gave back something. */
+  private long changes;
+
   private long inUse;
   private long reserved;
   private long pendingFree;
@@ -49,6 +90,9 @@ final class Budget {
    * free is listed before it reads it, so at least one of the two sees the other.
    */
   private volatile int waiting;
+
+  /** Set before the first request. */
+  private volatile Runnable onMissing = () -> {};
 
   /** Why nobody may wait any more; null while the device is open and sound. */
   private @Nullable RuntimeException refusal;
@@ -68,34 +112,123 @@ final class Budget {
     return enter(new Request(account, bytes, false));
   }
 
+  /**
+   * As {@link #charge}, for who has the turn of {@link Returns}: it always continues. Those who
+   * wait for the turn may keep what the fresh ones before it wait for; and they may have
+   * reservations, whose end this must not wait for: so it may be lent, too.
+   */
+  Request chargeInTurn(Account account, long bytes) {
+    Request request = new Request(account, bytes, false);
+    request.hasTurn = true;
+    return enter(request);
+  }
+
   /** As {@link #charge}, if it is granted at once; else null, and nothing is left of it. */
   @Nullable Charge tryCharge(Account account, long bytes) {
+    Untold untold = new Untold();
+    Charge charge = tryCharge(account, bytes, untold);
+    untold.tell();
+    return charge;
+  }
+
+  /**
+   * The same for who has a lock, under which nobody is to be told anything: he tells it afterwards.
+   */
+  @Nullable Charge tryCharge(Account account, long bytes, Untold untold) {
     lock.lock();
     try {
-      return mayPass(account) ? grantCharge(account, bytes) : null;
+      long before = missingBefore();
+      Charge charge = mayPass(account) ? grantCharge(account, bytes) : null;
+      untold.more |= isMoreMissing(before);
+      return charge;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** What {@link #onMissing} has not been told yet. One thread's. */
+  final class Untold {
+    private boolean more;
+
+    void tell() {
+      tellMissing(more);
+    }
+  }
+
+  /**
+   * Has that told, from now on, whenever more is {@link #missing} for those who wait, unless one of
+   * them has just begun to: who makes room for them may have done with it. Bytes go ahead of them
+   * to somebody who did not wait; or those that were on their way have come, and gone to a
+   * reservation that nobody waits for; or another one is the first now of those who begin.
+   *
+   * @param told by any thread, without the lock; must not wait
+   */
+  void onMissing(Runnable told) {
+    onMissing = told;
+  }
+
+  private void tellMissing(boolean more) {
+    if (more && !Mutant.on("budget.missing.untold")) {
+      onMissing.run();
+    }
+  }
+
+  /** Under the lock. Nobody is looked for as long as nobody waits. */
+  private long missingBefore() {
+    return waiting == 0 ? Long.MAX_VALUE : missingNow();
+  }
+
+  /** Under the lock. */
+  private boolean isMoreMissing(long before) {
+    return waiting > 0 && missingNow() > before;
+  }
+
+  /**
+   * Gives the bytes of a buffer that was {@link #closing} to the next one, without the device
+   * having reached that. Null, and nothing has changed, if others wait for memory, or the bytes
+   * belong to a reservation that is not the account's, or were lent.
+   */
+  @Nullable Charge renew(Account account, Charge old) {
+    lock.lock();
+    try {
+      if (waiting > 0 || isOfAnother(account, old)) {
+        return null;
+      }
+      giveBackBytes(old);
+      Charge renewed = grantCharge(account, old.bytes);
+      if (renewed == null) {
+        takeBytesAgain(old); // it was lent, and has come back now
+      }
+      return renewed;
     } finally {
       lock.unlock();
     }
   }
 
   /**
-   * Gives the bytes of a buffer that was {@link #closing} to the next one, without the device
-   * having reached that. Null, and nothing has changed, if others wait for memory, or the bytes
-   * belong to a reservation that is not the account's.
+   * As the other {@code renew}, for a buffer that gets what several closed ones had, and maybe more
+   * than that.
    */
-  @Nullable Charge renew(Account account, Charge old) {
+  @Nullable Charge renew(Account account, List<Charge> old, long bytes) {
     lock.lock();
     try {
-      Room owner = openRoom(old.room);
-      if (waiting > 0 || (owner != null && owner != account.openRoom())) {
+      if (waiting > 0 || old.stream().anyMatch(each -> isOfAnother(account, each))) {
         return null;
       }
-      giveBackBytes(old);
-      Charge renewed = grantCharge(account, old.bytes);
-      return Objects.requireNonNull(renewed, "what was given back is there");
+      old.forEach(this::giveBackBytes);
+      Charge renewed = grantCharge(account, bytes);
+      if (renewed == null) {
+        old.forEach(this::takeBytesAgain);
+      }
+      return renewed;
     } finally {
       lock.unlock();
     }
+  }
+
+  private static boolean isOfAnother(Account account, Charge old) {
+    Room owner = openRoom(old.room);
+    return owner != null && owner != account.openRoom();
   }
 
   /**
@@ -109,30 +242,99 @@ final class Budget {
     return enter(request);
   }
 
+  /**
+   * Asks for all the bytes that buffers took before they left the device, to be granted together:
+   * each to its own account, from its own reservation if that is still open, else from the device,
+   * else from a reservation of {@code account}, who needs them. As {@link #charge}; it always
+   * continues.
+   *
+   * @param paid what it keeps meanwhile, of other devices
+   */
+  Request chargeAgain(Account account, List<Charge> before, List<Charge> paid) {
+    long bytes = before.stream().mapToLong(each -> each.bytes).sum();
+    Request request = new Request(account, bytes, false);
+    request.before = before;
+    request.paid = paid;
+    return enter(request);
+  }
+
+  /**
+   * Asks for bytes that nobody is to have for the moment, so that others leave and a block can be
+   * made where they were. They may be lent, wherever they come from. As {@link #charge}.
+   *
+   * @param paid what it keeps meanwhile, for which there is no block yet
+   */
+  Request chargeBesides(Account account, long bytes, List<Charge> paid) {
+    Request request = new Request(account, bytes, false);
+    request.besides = true;
+    request.paid = paid;
+    return enter(request);
+  }
+
+  /**
+   * As {@link #chargeBesides}, for others who use the device without Fairlead, and wait for a time
+   * only: so nobody of ours goes before them.
+   */
+  Request chargeForOthers(Account account, long bytes) {
+    Request request = new Request(account, bytes, false);
+    request.besides = true;
+    request.hasTurn = true;
+    return enter(request);
+  }
+
+  /** As {@link #admit}, for a try that begins again, and may turn out to need more. */
+  Request admitTry(Account account, long bytes) {
+    Request request = new Request(account, bytes, true);
+    request.attach = true;
+    request.grows = true;
+    return enter(request);
+  }
+
   private Request enter(Request request) {
-    Completion.Source<Boolean> source;
-    RuntimeException refused;
+    Completion.@Nullable Source<Boolean> source;
+    @Nullable RuntimeException refused;
+    boolean more;
     lock.lock();
     try {
-      boolean goesOn = request.account.continues(request.reserves);
+      long before = missingBefore();
+      boolean goesOn =
+          request.before != null || request.hasTurn || request.account.continues(request.reserves);
       request.continues = goesOn;
-      if ((goesOn || waiting == 0) && grant(request)) {
-        return request;
-      }
-      source = Completion.source();
+      boolean granted = (goesOn || waiting == 0) && grant(request);
+      more = granted && isMoreMissing(before);
+      source = granted ? null : Completion.source(OwnWait.ROOM);
       request.source = source;
-      refused = refusal;
-      if (refused == null) {
-        (goesOn ? continuing : fresh).addLast(request);
-        waiting = continuing.size() + fresh.size();
+      refused = granted ? null : refusal;
+      if (!granted && refused == null) {
+        request.since = System.nanoTime();
+        queueOf(request).addLast(request);
+        waiting = queued();
       }
     } finally {
       lock.unlock();
     }
-    if (refused != null) {
+    tellMissing(more);
+    if (refused != null && source != null) {
       source.fail(refused);
     }
     return request;
+  }
+
+  /** Under the lock. */
+  private ArrayDeque<Request> queueOf(Request request) {
+    if (!request.continues) {
+      return fresh;
+    }
+    boolean own =
+        request.before != null
+            || request.hasTurn
+            || request.account.hasItsOwn()
+            || Mutant.on("budget.heirs.first");
+    return own ? continuing : heirs;
+  }
+
+  private int queued() {
+    return continuing.size() + heirs.size() + fresh.size();
   }
 
   /**
@@ -145,8 +347,10 @@ final class Budget {
     try {
       refusal = cause;
       refused = new ArrayList<>(continuing);
+      refused.addAll(heirs);
       refused.addAll(fresh);
       continuing.clear();
+      heirs.clear();
       fresh.clear();
       waiting = 0;
     } finally {
@@ -157,65 +361,209 @@ final class Budget {
     }
   }
 
-  /** Takes the request out of its queue; false if it was granted before. */
+  /** Takes the request out of its queue; false if it was granted, or taken out, before. */
   boolean withdraw(Request request) {
+    List<Request> granted;
+    boolean more;
+    lock.lock();
+    try {
+      if (request.isGranted() || request.gone) {
+        return false;
+      }
+      long before = missingBefore();
+      request.gone = true;
+      continuing.remove(request);
+      heirs.remove(request);
+      fresh.remove(request);
+      // Whoever stood behind it may be next now.
+      granted = grantWaiting();
+      more = isMoreMissing(before);
+    } finally {
+      lock.unlock();
+    }
+    tell(granted);
+    tellMissing(more);
+    return true;
+  }
+
+  /** Whether what was granted to it is to be given back by the caller: true once. */
+  boolean forget(Request request) {
+    lock.lock();
+    try {
+      boolean first = !request.forgotten;
+      request.forgotten = true;
+      return first;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /**
+   * The first of those who wait to begin waits for this one, who stands behind him, or for somebody
+   * who waits for this one: from now on it counts as one that continues.
+   *
+   * @return false if it does not wait to begin any more
+   */
+  boolean letPass(Request request) {
     List<Request> granted;
     lock.lock();
     try {
-      if (request.isGranted()) {
+      if (!fresh.remove(request)) {
         return false;
       }
-      continuing.remove(request);
-      fresh.remove(request);
-      // Whoever stood behind it may be next now.
+      heirs.addLast(request);
       granted = grantWaiting();
     } finally {
       lock.unlock();
     }
     tell(granted);
+    tellMissing(true); // others leave for it now
     return true;
   }
 
   private List<Request> grantWaiting() {
     List<Request> granted = List.of();
-    if (!continuing.isEmpty() || !fresh.isEmpty()) {
+    int left = queued();
+    if (left > 0) {
       granted = new ArrayList<>();
-      for (Iterator<Request> each = continuing.iterator(); each.hasNext(); ) {
-        Request request = each.next();
-        if (grant(request)) {
-          each.remove();
-          granted.add(request);
-        }
-      }
-      while (continuing.isEmpty() && !fresh.isEmpty() && grant(fresh.getFirst())) {
+      grantWhatFits(continuing, granted);
+      grantWhatFits(heirs, granted);
+      while (queued() == fresh.size() && !fresh.isEmpty() && grant(fresh.getFirst())) {
         granted.add(fresh.removeFirst());
       }
+      left = queued();
     }
-    waiting = continuing.size() + fresh.size();
+    if (left != waiting) { // a volatile store costs as much as a lock, and hardly anybody waits
+      waiting = left;
+    }
     return granted;
   }
 
+  private void grantWhatFits(ArrayDeque<Request> queue, List<Request> granted) {
+    for (Iterator<Request> each = queue.iterator(); each.hasNext(); ) {
+      Request request = each.next();
+      if (grant(request)) {
+        each.remove();
+        granted.add(request);
+      }
+    }
+  }
+
   private boolean grant(Request request) {
+    List<Charge> before = request.before;
+    if (before != null) {
+      return grantAgain(request, before);
+    }
     return request.reserves ? grantRoom(request) : grantCharge(request);
   }
 
+  private boolean grantAgain(Request request, List<Charge> before) {
+    List<Charge> granted = new ArrayList<>(before.size());
+    long peakBefore = peak;
+    for (Charge each : before) {
+      Charge charge = grantAgain(request, each);
+      if (charge == null) {
+        for (Charge taken : granted) {
+          taken.account.held -= taken.bytes;
+          inUse -= taken.bytes;
+          giveBack(taken.room, taken.bytes);
+        }
+        peak = peakBefore;
+        return false;
+      }
+      granted.add(charge);
+    }
+    request.charges = granted;
+    return true;
+  }
+
+  private @Nullable Charge grantAgain(Request request, Charge before) {
+    if (!isThere(before.bytes)) {
+      return null;
+    }
+    Room own = openRoom(before.room);
+    boolean fromOwn = own != null && own.free() >= before.bytes;
+    Room room = fromOwn ? own : null;
+    if (!fromOwn && !fits(before.bytes)) {
+      Account needs = request.account;
+      room = roomWith(needs.openRoom(), before.bytes);
+      room = room == null ? grown(needs, before.bytes) : room;
+      if (room == null && !request.borrows) {
+        return null;
+      }
+    }
+    return take(before.account, room, before.bytes);
+  }
+
   private boolean grantCharge(Request request) {
-    request.charge = grantCharge(request.account, request.bytes);
+    request.charge =
+        request.besides ? grantBesides(request) : grantCharge(request.account, request.bytes);
+    if (request.charge == null && request.hasTurn) {
+      request.charge = grantLent(request);
+    }
     return request.charge != null;
   }
 
-  private @Nullable Charge grantCharge(Account account, long bytes) {
-    Room room = roomWith(account.openRoom(), bytes);
-    if (room == null && !fits(bytes)) {
+  /** A new buffer for who has the turn: it can leave again, as what comes back can. */
+  private @Nullable Charge grantLent(Request request) {
+    if (!request.borrows || !isThere(request.bytes)) {
       return null;
     }
+    allocations++;
+    return take(request.account, null, request.bytes);
+  }
+
+  private @Nullable Charge grantBesides(Request request) {
+    boolean may = fits(request.bytes) || (request.borrows && isThere(request.bytes));
+    return may ? take(request.account, null, request.bytes) : null;
+  }
+
+  private @Nullable Charge grantCharge(Account account, long bytes) {
+    if (!isThere(bytes)) {
+      return null;
+    }
+    Room room = roomWith(account.openRoom(), bytes);
+    if (room == null && !fits(bytes)) {
+      room = grown(account, bytes);
+      if (room == null) {
+        return null;
+      }
+    }
+    allocations++;
+    return take(account, room, bytes);
+  }
+
+  /** The innermost room of a try, with room for the bytes now; null if that could not be had. */
+  private @Nullable Room grown(Account account, long bytes) {
+    Room room = account.openRoom();
+    if (room == null || !room.grows) {
+      return null;
+    }
+    long more = bytes - room.free();
+    Room parent = room.parent;
+    if (parent == null) {
+      if (!fits(more)) {
+        return null;
+      }
+      reserved += more;
+    } else {
+      if (parent.free() < more) {
+        return null;
+      }
+      parent.used += more;
+    }
+    room.size += more;
+    return room;
+  }
+
+  private Charge take(Account account, @Nullable Room room, long bytes) {
     if (room != null) {
       room.used += bytes;
       reserved -= bytes;
     }
+    changes++;
     inUse += bytes;
     peak = Math.max(peak, inUse);
-    allocations++;
     account.held += bytes;
     return new Charge(bytes, room, account);
   }
@@ -235,15 +583,24 @@ final class Budget {
     } else {
       parent.used += request.bytes;
     }
-    request.room = new Room(request.bytes, parent, outer);
+    changes++;
+    request.room = new Room(request.bytes, parent, outer, Keeper.of(request.account));
+    request.room.grows = request.grows;
+    rooms.add(request.room);
     if (request.attach) {
       request.account.room = request.room;
     }
     return true;
   }
 
+  /** Of what is neither in use nor promised. */
   private boolean fits(long bytes) {
-    return Mutant.on("memory.limit.skip") || bytes <= limit - inUse - reserved;
+    return Mutant.on("memory.limit.skip") || bytes <= Math.max(0, limit - inUse - reserved);
+  }
+
+  /** Of what is not in use. So it always is for who draws on a room, while nothing is lent. */
+  private boolean isThere(long bytes) {
+    return Mutant.on("memory.limit.skip") || bytes <= limit - inUse;
   }
 
   private static @Nullable Room roomWith(@Nullable Room innermost, long bytes) {
@@ -286,53 +643,81 @@ final class Budget {
   /** The device has reached the free of a buffer that was {@link #closing}. */
   void release(Charge charge) {
     List<Request> granted;
+    boolean more;
     lock.lock();
     try {
+      long before = missingBefore();
       giveBackBytes(charge);
       granted = grantWaiting();
+      more = isMoreMissing(before);
     } finally {
       lock.unlock();
     }
     tell(granted);
+    tellMissing(more);
   }
 
   /** Both at once: of a buffer that nobody uses any more, or that a charge never became. */
   void cancel(Charge charge) {
     List<Request> granted;
+    boolean more;
     lock.lock();
     try {
+      long before = missingBefore();
       noteClosing(charge);
       giveBackBytes(charge);
       granted = grantWaiting();
+      more = isMoreMissing(before);
     } finally {
       lock.unlock();
     }
     tell(granted);
+    tellMissing(more);
   }
 
   private void giveBackBytes(Charge charge) {
+    changes++;
     pendingFree -= charge.bytes;
     inUse -= charge.bytes;
     giveBack(charge.room, charge.bytes);
   }
 
+  /** Takes {@link #giveBackBytes} back. */
+  private void takeBytesAgain(Charge charge) {
+    pendingFree += charge.bytes;
+    inUse += charge.bytes;
+    for (Room room = charge.room; room != null; room = room.parent) {
+      room.used += charge.bytes;
+      if (room.open) {
+        reserved -= charge.bytes;
+        return;
+      }
+    }
+  }
+
   /** Ends a reservation; its live buffers stay counted. */
   void close(Room room) {
     List<Request> granted;
+    boolean more;
     lock.lock();
     try {
       if (!room.open) {
         return;
       }
+      long before = missingBefore();
       long unused = room.free();
       room.open = false;
+      rooms.remove(room);
+      changes++;
       reserved -= unused;
       giveBack(room.parent, unused);
       granted = grantWaiting();
+      more = isMoreMissing(before);
     } finally {
       lock.unlock();
     }
     tell(granted);
+    tellMissing(more);
   }
 
   private static @Nullable Room openRoom(@Nullable Room start) {
@@ -351,6 +736,291 @@ final class Budget {
         reserved += bytes;
         return;
       }
+    }
+  }
+
+  // --- what is below ------------------------------------------------------------------------
+
+  /** A buffer leaves the device, and its task goes on with work that took memory all the same. */
+  void wentBelow(Charge charge) {
+    lock.lock();
+    try {
+      charge.account.below += charge.bytes;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** It has come back, or was closed. */
+  void leftBelow(Charge charge) {
+    lock.lock();
+    try {
+      charge.account.below -= charge.bytes;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /**
+   * Bytes that buffers would have to leave to others: what those who wait want, besides what is
+   * free or on its way; of those who begin, only the first, since the others wait for him.
+   */
+  long missing() {
+    lock.lock();
+    try {
+      return missingNow();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /**
+   * The same for those who have memory and lack more of it, and for those who wait to reserve and
+   * have done so since {@code moment} or longer: only for these is there less hurry than that.
+   *
+   * @param moment of {@link System#nanoTime}
+   */
+  long missingSince(long moment) {
+    lock.lock();
+    try {
+      return missing(request -> !request.isPatient() || request.since - moment <= 0);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** The same without those who wait to reserve. */
+  long missingAtOnce() {
+    lock.lock();
+    try {
+      return missing(request -> !request.isPatient());
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private long missingNow() {
+    return missing(_ -> true);
+  }
+
+  private long missing(Predicate<Request> counts) {
+    long free = 0; // wanted of what is not promised
+    long lent = 0; // wanted by who may borrow
+    long drawn = 0; // wanted by those to whom it was promised
+    for (Request request : nextOnes()) {
+      if (counts.test(request)) {
+        if (request.borrows) {
+          lent += request.bytes;
+        } else if (draws(request)) {
+          drawn += request.bytes;
+        } else {
+          free += request.bytes;
+        }
+      }
+    }
+    long unused = limit - inUse + pendingFree;
+    long fromDevice = lent + drawn == 0 ? 0 : lent + drawn - unused;
+    if (free == 0) {
+      return fromDevice;
+    }
+    long fromFree = free + lent - (unused - reserved);
+    return lent + drawn == 0 ? fromFree : Math.max(fromFree, fromDevice);
+  }
+
+  private List<Request> allContinuing() {
+    List<Request> all = new ArrayList<>(continuing.size() + heirs.size() + 1);
+    all.addAll(continuing);
+    all.addAll(heirs);
+    return all;
+  }
+
+  /** Who continues, and the first of those who begin. */
+  private List<Request> nextOnes() {
+    List<Request> next = allContinuing();
+    if (!fresh.isEmpty()) {
+      next.add(fresh.getFirst());
+    }
+    return next;
+  }
+
+  /** Whether it was promised what it waits for: then what it lacks is lent. */
+  private static boolean draws(Request request) {
+    return !request.reserves
+        && (!request.mayBorrow() || request.hasTurn)
+        && roomWith(request.account.openRoom(), request.bytes) != null;
+  }
+
+  /**
+   * Nothing can leave the device for those who wait, and nothing is on its way: from now on buffers
+   * that come back for them may have what is promised to others and not in use.
+   *
+   * @return what is missing even so for those, and for who draws on what is lent: it helps whatever
+   *     leaves, wherever the bytes go back to
+   */
+  long lend() {
+    List<Request> granted;
+    long missing;
+    lock.lock();
+    try {
+      for (Request request : continuing) {
+        request.borrows |= request.mayBorrow() && !Mutant.on("memory.lend.skip");
+      }
+      granted = grantWaiting();
+      missing = missing(request -> request.borrows || draws(request));
+    } finally {
+      lock.unlock();
+    }
+    tell(granted);
+    return missing;
+  }
+
+  /**
+   * Whom it would help if buffers left: of those in an open reservation the bytes go back to that.
+   * A picture of a moment.
+   *
+   * @param rooms those that somebody draws on who waits
+   */
+  record Helped(Set<Room> rooms) {}
+
+  Helped helped() {
+    lock.lock();
+    try {
+      Set<Room> found = Collections.newSetFromMap(new IdentityHashMap<>());
+      nextOnes().forEach(request -> found.addAll(roomsOf(request)));
+      return new Helped(found);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Whether the bytes would go to one of them. */
+  boolean wouldHelp(Charge charge, Helped helped) {
+    lock.lock();
+    try {
+      Room owner = openRoom(charge.room);
+      return owner == null || helped.rooms.contains(owner);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  // --- for the ladder -----------------------------------------------------------------------
+
+  /**
+   * Who waits, and what is promised, at one moment.
+   *
+   * @param continuing in their order
+   * @param fresh those that others may wait for, in their order: who keeps nothing, and has begun
+   *     nothing, is in nobody's way, and may be one of very many
+   * @param rooms the open ones
+   * @param drawnOn of each request the rooms that it may be granted from, but for the device itself
+   * @param head the first of all who wait to begin, in whose way others may be or not; null if none
+   *     does
+   */
+  record Picture(
+      List<Request> continuing,
+      List<Request> fresh,
+      Map<Room, RoomNow> rooms,
+      Map<Request, List<Room>> drawnOn,
+      long changes,
+      @Nullable Request head) {
+
+    /** The nearest one that is open; null for the device itself. */
+    @Nullable Room openRoom(@Nullable Room start) {
+      Room room = start;
+      while (room != null && !rooms.containsKey(room)) {
+        room = room.parent;
+      }
+      return room;
+    }
+  }
+
+  /** How large a room is, and how much of it nobody uses. */
+  record RoomNow(long size, long free) {}
+
+  /**
+   * @param keeping tasks that keep memory of other devices, in whose way others may be, too
+   */
+  Picture picture(Set<Task> keeping) {
+    lock.lock();
+    try {
+      Map<Room, RoomNow> now = new LinkedHashMap<>();
+      rooms.forEach(room -> now.put(room, new RoomNow(room.size, room.free())));
+      List<Request> begun = new ArrayList<>();
+      for (Request request : fresh) {
+        if (isInTheWay(request, keeping)) {
+          begun.add(request);
+        }
+      }
+      List<Request> goOn = allContinuing();
+      Map<Request, List<Room>> drawnOn = new HashMap<>();
+      if (!rooms.isEmpty()) {
+        goOn.forEach(request -> drawnOn.put(request, roomsOf(request)));
+        begun.forEach(request -> drawnOn.put(request, roomsOf(request)));
+      }
+      return new Picture(goOn, begun, now, drawnOn, changes, fresh.peekFirst());
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private static boolean isInTheWay(Request request, Set<Task> keeping) {
+    StuckTasks.Place place = request.place;
+    return place != null
+        && (place.isInCall() || request.account.keepsAny() || isBelowAny(place.task(), keeping));
+  }
+
+  private static boolean isBelowAny(Task task, Set<Task> some) {
+    Task each = some.isEmpty() ? null : task;
+    while (each != null && !some.contains(each)) {
+      each = each.parent();
+    }
+    return each != null;
+  }
+
+  private static List<Room> roomsOf(Request request) {
+    List<Room> found = new ArrayList<>();
+    for (Room room = request.account.openRoom(); room != null; room = room.outer) {
+      if (room.open) {
+        found.add(room);
+      }
+    }
+    List<Charge> before = request.before == null ? List.of() : request.before;
+    for (Charge each : before) {
+      Room own = openRoom(each.room);
+      if (own != null && !found.contains(own)) {
+        found.add(own);
+      }
+    }
+    return found;
+  }
+
+  boolean isGranted(Request request) {
+    lock.lock();
+    try {
+      return request.isGranted();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Whether all of them still wait. */
+  boolean allWait(Collection<Request> requests) {
+    lock.lock();
+    try {
+      return requests.stream().noneMatch(request -> request.gone || request.isGranted());
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Bytes that are neither in use nor promised. */
+  long freeBytes() {
+    lock.lock();
+    try {
+      return limit - inUse - reserved;
+    } finally {
+      lock.unlock();
     }
   }
 
@@ -400,7 +1070,7 @@ final class Budget {
   MemoryStats stats() {
     lock.lock();
     try {
-      return new MemoryStats(limit, inUse, reserved, peak, allocations, pendingFree, 0, 0);
+      return new MemoryStats(limit, inUse, reserved, peak, allocations, pendingFree);
     } finally {
       lock.unlock();
     }
@@ -427,8 +1097,29 @@ final class Budget {
     /** Whether its task holds memory, so that others may be waiting for it. Set before it waits. */
     boolean continues;
 
+    /** When it began to wait, of {@link System#nanoTime}; set before it waits. */
+    long since;
+
+    /** Whether it is now. Under the lock. */
+    boolean borrows;
+
+    /** Whether it is for a moment only; set before it is entered. */
+    boolean besides;
+
+    /**
+     * Whether its task has the turn of {@link Returns}, or it goes before others for another
+     * reason; set before it is entered.
+     */
+    boolean hasTurn;
+
+    /** Charges, of any device, that its task keeps and no storage has; set before it is entered. */
+    List<Charge> paid = List.of();
+
     /** For a reservation; set before it is entered. */
     boolean attach;
+
+    /** As {@code attach}: see {@link Room}. */
+    boolean grows;
 
     /**
      * Null if the request was granted at once; else completed when it is, or failed when the device
@@ -439,8 +1130,26 @@ final class Budget {
     /** Written once under the lock; read there, or by its owner once it knows of the grant. */
     @Nullable Charge charge;
 
+    /** Whether it was taken back. Under the lock. */
+    boolean gone;
+
+    /** Whether what it was granted has been given back. Under the lock. */
+    boolean forgotten;
+
+    /** Where its task waits; set by that, once it does. */
+    volatile StuckTasks.@Nullable Place place;
+
+    /** Whether it looks as if nothing came back. */
+    final Suspicion suspicion = new Suspicion();
+
     /** As {@code charge}, for a reservation. */
     @Nullable Room room;
+
+    /** What buffers took before they left the device; set before it is entered. */
+    @Nullable List<Charge> before;
+
+    /** As {@code charge}, for those; in their order. */
+    @Nullable List<Charge> charges;
 
     Request(Account account, long bytes, boolean reserves) {
       this.account = account;
@@ -448,9 +1157,22 @@ final class Budget {
       this.reserves = reserves;
     }
 
+    /** Whether what is promised to others may be lent to it, if nothing else helps. */
+    boolean mayBorrow() {
+      return before != null || besides || (hasTurn && !Mutant.on("memory.turn.waits"));
+    }
+
+    /**
+     * Whether it begins something for which nobody has to leave who is in use. Not a try that
+     * begins again: it has given up what it had.
+     */
+    boolean isPatient() {
+      return reserves && !grows;
+    }
+
     /** Under the lock. */
     boolean isGranted() {
-      return charge != null || room != null;
+      return charge != null || room != null || charges != null;
     }
   }
 }

@@ -16,4 +16,14 @@ final class Charge {
     this.room = room;
     this.account = account;
   }
+
+  /**
+   * A part of a charge that is closing; together with its other parts it takes the place of this
+   * one, and no sum of the budget changes.
+   */
+  Charge part(long partBytes) {
+    Charge part = new Charge(partBytes, room, account);
+    part.closing = true; // plain: nobody else knows it yet
+    return part;
+  }
 }

@@ -8,19 +8,26 @@ import io.fairlead.device.DeviceStream;
 import io.fairlead.device.GraphBuilder;
 import io.fairlead.device.KernelModule;
 import io.fairlead.device.ModuleSource;
+import io.fairlead.device.Operand;
 import io.fairlead.device.OutOfDeviceMemoryException;
 import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.DriverException;
+import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskCancelledException;
 import io.fairlead.fault.TaskInterruptedException;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Retired;
 import io.fairlead.task.Role;
+import io.fairlead.task.StuckTasks;
 import io.fairlead.task.Task;
 import io.fairlead.task.TaskRuntime;
-import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
@@ -32,6 +39,8 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -41,14 +50,33 @@ import org.jspecify.annotations.Nullable;
  * take more than the limit. An allocation that does not fit parks the task until others gave enough
  * back, for a bounded time; then it fails with a report of who holds what. A task that goes on with
  * work that already holds memory comes before one that begins; among those that begin, the first to
- * ask is the first served.
+ * ask is the first served. For all of them, buffers that are idle leave the device first, if {@link
+ * SpillConfig} lets them.
  *
  * <p><b>Threads.</b> Any, for every method.
  *
  * <p><b>Ownership.</b> The device owns its context and closes it.
  */
 public final class Device implements AutoCloseable {
-  private static final Cleaner CLEANER = TaskRuntime.cleaner();
+  /** How often those who are in the driver's way are asked to leave, until all of them are gone. */
+  private static final int ROOM_STEPS = 16;
+
+  /** How long who waits for them to leave does so at first, and at most, before he tries again. */
+  private static final long BESIDES_MIN_NANOS = 1_000_000;
+
+  private static final long BESIDES_MAX_NANOS = 100_000_000;
+
+  /** How long who draws on a reservation waits before others leave for a block. */
+  private static final long OTHERS_END_NANOS = 1_000_000_000;
+
+  /** Longer waits are as good as for ever, and may not overflow. */
+  private static final Duration MAKE_ROOM_MAX = Duration.ofDays(1);
+
+  /** A free that the driver has refused is tried again after that. */
+  private static final long FREE_AGAIN_NANOS = 1_000_000;
+
+  /** And after that at the latest. */
+  private static final long FREE_AGAIN_NANOS_MAX = 100_000_000;
 
   private final DeviceContext context;
   private final MemoryConfig config;
@@ -58,9 +86,15 @@ public final class Device implements AutoCloseable {
   private final Pool pool;
   private final Account.Key accounts;
   private final Transfers transfers;
+  private final Ticks ticks = new Ticks();
+  private final Returns returns = new Returns(this);
+  private final Spillables spillables;
+  private final Spiller spiller;
+  private final Ladder ladder;
+  private final DriverPool drivers;
+  private final Pressure pressure;
 
-  /** Every storage that was not freed, for reports; it keeps no {@link DeviceBuffer} alive. */
-  private final Set<Storage> live = ConcurrentHashMap.newKeySet();
+  private final Live live = new Live(this::dropped);
 
   /** Of others, closed, and not released yet. */
   private final Set<Storage> releasing = ConcurrentHashMap.newKeySet();
@@ -70,27 +104,51 @@ public final class Device implements AutoCloseable {
 
   private final AtomicBoolean closing = new AtomicBoolean();
 
-  private Device(DeviceContext context, MemoryConfig config) {
+  /** Volatile: the context is gone, and all memory with it. Leases may end later. */
+  private volatile boolean ended;
+
+  private Device(TaskRuntime tasks, DeviceContext context, MemoryConfig config) {
     this.context = context;
     this.config = config;
     this.sites = new Sites(config.creationSites());
     this.budget = new Budget(limit(context, config));
     this.reclaimer = new Reclaimer(budget);
-    this.pool = pool(context, config, budget, reclaimer);
+    this.drivers = new DriverPool(context, budget, reclaimer, config.waitNanos());
+    this.pool = pool(context, config, budget, reclaimer, drivers);
     this.accounts = new Account.Key(budget);
     this.transfers = new Transfers(context, config.chunkBytes());
+    this.spillables = new Spillables(this, tasks, ticks);
+    this.spiller = new Spiller(this, tasks, budget, reclaimer, live, spillables, ticks, config);
+    budget.onMissing(spiller::needed);
+    this.ladder = new Ladder(this, budget, returns, spiller, live, config);
+    this.pressure = new Pressure(budget, reclaimer, pool, drivers, spiller, spillables);
     // Nothing will be freed in order any more, and what is granted could not be used.
     context.lost().onDone(lost -> endMemory(lost.getNow()));
   }
 
   private void endMemory(RuntimeException lost) {
     budget.refuseWaiting(lost);
+    returns.refuse(lost);
     pool.abandon();
+    spiller.lost();
   }
 
   private static Pool pool(
-      DeviceContext context, MemoryConfig config, Budget budget, Reclaimer reclaimer) {
-    DriverPool drivers = new DriverPool(context, budget, reclaimer, config.waitNanos());
+      DeviceContext context,
+      MemoryConfig config,
+      Budget budget,
+      Reclaimer reclaimer,
+      DriverPool drivers) {
+    Pool pool = barePool(context, config, budget, reclaimer, drivers);
+    return config.wrapping().around(pool, context.toString(), context.ordinal());
+  }
+
+  private static Pool barePool(
+      DeviceContext context,
+      MemoryConfig config,
+      Budget budget,
+      Reclaimer reclaimer,
+      DriverPool drivers) {
     return switch (config.pool()) {
       case DRIVER -> drivers;
       case FAIRLEAD ->
@@ -101,6 +159,11 @@ public final class Device implements AutoCloseable {
               drivers,
               config.cachedBytesMax(budget.limit()),
               config.waitNanos());
+      case ARENA -> {
+        // where others may leave, that is what makes a piece; see allocateInRoomOfOthers
+        long pieceNanos = config.spill().isOn() ? 0 : config.waitNanos();
+        yield new ArenaPool(context, budget, reclaimer, drivers, config.waitNanos(), pieceNanos);
+      }
     };
   }
 
@@ -111,7 +174,7 @@ public final class Device implements AutoCloseable {
    */
   public static Device open(TaskRuntime tasks, DeviceContext context, MemoryConfig config) {
     Objects.requireNonNull(tasks, "tasks");
-    return new Device(context, config);
+    return new Device(tasks, context, config);
   }
 
   private static long limit(DeviceContext context, MemoryConfig config) {
@@ -184,14 +247,27 @@ public final class Device implements AutoCloseable {
   }
 
   private DeviceBuffer buffer(Storage storage) {
-    live.add(storage);
+    DeviceBuffer buffer = new DeviceBuffer(this, storage);
+    live.add(buffer, storage);
     if (closed) {
+      try {
+        refuse(storage);
+      } finally {
+        Reference.reachabilityFence(buffer); // it is not dropped, but was never handed out
+      }
+    }
+    return buffer;
+  }
+
+  /** The device was closed meanwhile; who closes it may have found the storage, or not. */
+  private void refuse(Storage storage) {
+    if (storage.adoption == null) {
       close(storage);
       requireOpen();
+    } else if (storage.close(storage.site)) {
+      live.remove(storage); // it stays its maker's, who is told so
+      requireOpen();
     }
-    DeviceBuffer buffer = new DeviceBuffer(this, storage);
-    buffer.whenDropped(CLEANER.register(buffer, new Dropped(this, storage)));
-    return buffer;
   }
 
   private Storage emptyStorage() {
@@ -201,11 +277,33 @@ public final class Device implements AutoCloseable {
   private Storage allocateStorage(long bytes) {
     DeviceStream stream = context.stream();
     Account account = account();
+    mayAllocate(account, bytes);
     Block block = pool.reuse(stream, account, Sizes.rounded(bytes));
     if (block == null) {
       block = allocateBlock(stream, account, bytes);
     }
-    return new Storage(block, bytes, sites.caller(), stream);
+    Storage storage = Storage.of(block, bytes, sites.caller(), stream);
+    storage.born(ticks);
+    Try attempt = account.attempt;
+    if (attempt != null) {
+      storage.attempt = attempt;
+      attempt.made.add(storage);
+    }
+    return storage;
+  }
+
+  /** A try that was rolled back gets nothing more, and a drill is as if there was nothing. */
+  private void mayAllocate(Account account, long bytes) {
+    Try attempt = account.attempt;
+    Verdict end = attempt == null ? null : attempt.endAround();
+    if (end != null) {
+      throw new MemoryRollbackException(end);
+    }
+    Drill drill = account.drill;
+    Verdict drilled = drill == null ? null : drill.next(attempt);
+    if (drilled != null) {
+      throw ladder.toThrow(drilled, bytes, sites.callerToTell());
+    }
   }
 
   private Block allocateBlock(DeviceStream stream, Account account, long bytes) {
@@ -213,66 +311,408 @@ public final class Device implements AutoCloseable {
     if (rounded > budget.limit()) {
       throw outOfMemory(bytes, sites.callerToTell(), "it can never fit", null);
     }
+    ticks.tick();
     Charge charge = budget.tryCharge(account, rounded);
     if (charge == null) {
       Block unfinished = pool.reuseUnfinished(stream, account, rounded);
       if (unfinished != null) {
         return unfinished;
       }
-      charge = awaitCharge(account, bytes, rounded);
+      charge = awaitCharge(budget.charge(account, rounded), bytes);
     }
     try {
       return pool.allocate(stream, bytes, charge);
     } catch (OutOfDeviceMemoryException refused) {
+      if (!mayMakeRoomFor(stream)) {
+        return allocateFromOthers(stream, bytes, charge, refused);
+      }
       budget.cancel(charge);
-      throw outOfMemory(
-          bytes, sites.callerToTell(), "the driver has no room although the limit has", refused);
+      Block block =
+          charge.room == null ? null : allocateOnceOthersEnd(stream, account, bytes, rounded);
+      return block != null ? block : allocateInTurn(stream, account, bytes, refused);
     } catch (RuntimeException | Error failure) {
       budget.cancel(charge);
       throw failure;
     }
   }
 
-  private Charge awaitCharge(Account account, long bytes, long rounded) {
-    Budget.Request request = budget.charge(account, rounded);
+  // --- where the driver has no room although the limit has ------------------------------------
+
+  private OutOfDeviceMemoryException refusedByDriver(
+      long bytes, OutOfDeviceMemoryException refused) {
+    return outOfMemory(
+        bytes, sites.callerToTell(), "the driver has no room although the limit has", refused);
+  }
+
+  private boolean mayMakeRoomFor(DeviceStream stream) {
+    return spiller.isOn() && mayWaitFor(stream) && !Mutant.on("spill.refused.skip");
+  }
+
+  private static boolean mayWaitFor(DeviceStream stream) {
+    return !stream.isCaptured() && Role.current().mayWait() && !Spillables.isInside();
+  }
+
+  /** Where no buffers can leave. The charge is the caller's only if it gets a block. */
+  private Block allocateFromOthers(
+      DeviceStream stream, long bytes, Charge charge, OutOfDeviceMemoryException refused) {
+    Block block = null;
+    try {
+      if (mayWaitFor(stream)) {
+        long deadline = System.nanoTime() + config.waitNanos();
+        block = allocateFromOthers(stream, bytes, charge, new HashSet<>(), true, deadline);
+      }
+    } finally {
+      if (block == null) {
+        budget.cancel(charge);
+      }
+    }
+    if (block == null) {
+      throw refusedByDriver(bytes, refused);
+    }
+    return block;
+  }
+
+  /**
+   * Tries again after each {@link Spillable} that was asked for what it has outside of the limit.
+   *
+   * @param tried who need not be asked again
+   * @param all also those that come after a buffer of ours
+   * @return null if none of them has given enough
+   */
+  private @Nullable Block allocateFromOthers(
+      DeviceStream stream,
+      long bytes,
+      Charge charge,
+      Set<SpillRegistration> tried,
+      boolean all,
+      long deadline) {
+    if (!spillables.hasAny(Spillable.Memory.UNTRACKED)) {
+      return null;
+    }
+    Block block = null;
+    while (block == null
+        && System.nanoTime() - deadline < 0
+        && pressure.askNext(charge.bytes, tried, all, deadline)) {
+      try {
+        block = pool.allocate(stream, bytes, charge);
+      } catch (OutOfDeviceMemoryException again) {
+        // the next one may have enough
+      }
+    }
+    return block;
+  }
+
+  /**
+   * Who reserves does a piece of work that ends, and so do others who have: their buffers are in
+   * use until then, and would only be back at once.
+   *
+   * @return null if there is no room for it within {@link #OTHERS_END_NANOS} even so
+   */
+  private @Nullable Block allocateOnceOthersEnd(
+      DeviceStream stream, Account account, long bytes, long rounded) {
+    long deadline = System.nanoTime() + OTHERS_END_NANOS;
+    Block block = null;
+    for (long pause = BESIDES_MIN_NANOS;
+        block == null && System.nanoTime() - deadline < 0 && !budget.heldOnlyBy(account);
+        pause = Math.min(2 * pause, BESIDES_MAX_NANOS)) {
+      Waiting.pause(pause);
+      Charge charge = budget.tryCharge(account, rounded);
+      block = charge == null ? null : allocateIfThere(stream, bytes, charge);
+    }
+    return block;
+  }
+
+  private @Nullable Block allocateIfThere(DeviceStream stream, long bytes, Charge charge) {
+    try {
+      return pool.allocate(stream, bytes, charge);
+    } catch (OutOfDeviceMemoryException refused) {
+      budget.cancel(charge);
+      return null;
+    } catch (RuntimeException | Error failure) {
+      budget.cancel(charge);
+      throw failure;
+    }
+  }
+
+  /** Makes room for one buffer; until it has the turn, it has nothing of what it asks for. */
+  private Block allocateInTurn(
+      DeviceStream stream, Account account, long bytes, OutOfDeviceMemoryException refused) {
+    returns.takeTurn(bytes);
+    try {
+      Charge charge = awaitCharge(budget.chargeInTurn(account, Sizes.rounded(bytes)), bytes);
+      try {
+        return allocateInRoomOfOthers(stream, bytes, charge, List.of(charge), refused);
+      } catch (RuntimeException | Error failure) {
+        budget.cancel(charge);
+        throw failure;
+      }
+    } finally {
+      returns.leaveTurn();
+    }
+  }
+
+  /**
+   * The driver's room may lie in pieces, or others may have taken of the device what the limit lets
+   * us have. So this waits for more than it needs, for which others leave, and tries again with
+   * that free; each time for more, at first for very little. It tries from time to time while it
+   * waits, too: one who is in the way may be enough.
+   *
+   * <p>Who does this has the turn of {@link Returns}: so no two of them wait for each other, and
+   * nobody else brings back what has just left.
+   *
+   * @param paid all that was granted to the caller and has no block yet, {@code charge} among it
+   */
+  private Block allocateInRoomOfOthers(
+      DeviceStream stream,
+      long bytes,
+      Charge charge,
+      List<Charge> paid,
+      OutOfDeviceMemoryException refused) {
+    long deadline = System.nanoTime() + config.waitNanos();
+    long step = Math.max(Sizes.GRANULE, Sizes.rounded(budget.limit() / ROOM_STEPS));
+    Set<SpillRegistration> tried = new HashSet<>();
+    Block block = allocateFromOthers(stream, bytes, charge, tried, false, deadline);
+    boolean more = true;
+    for (long room = Sizes.GRANULE;
+        block == null && more && charge.bytes + room <= budget.limit();
+        room += Math.min(room, step)) {
+      Budget.Request besides = budget.chargeBesides(charge.account, room, paid);
+      try {
+        block = allocateBeside(besides, stream, bytes, charge, deadline);
+        more = budget.isGranted(besides); // else there is no more to be had
+      } finally {
+        Waiting.forget(budget, besides);
+      }
+      if (block == null) { // others may be first now
+        block = allocateFromOthers(stream, bytes, charge, tried, false, deadline);
+      }
+    }
+    if (block == null) {
+      block = allocateFromOthers(stream, bytes, charge, tried, true, deadline);
+    }
+    if (block == null) {
+      throw refusedByDriver(bytes, refused);
+    }
+    return block;
+  }
+
+  /** Null if that is granted in vain, or not in time. */
+  private @Nullable Block allocateBeside(
+      Budget.Request besides, DeviceStream stream, long bytes, Charge charge, long deadline) {
+    if (besides.source != null) {
+      spiller.needed();
+      begins(besides);
+    }
+    long start = System.nanoTime();
+    long pause = BESIDES_MIN_NANOS;
+    while (true) {
+      long now = System.nanoTime();
+      boolean late = now - deadline >= 0;
+      boolean hopeless = now - start >= config.graceNanos() && isAlone(charge.account);
+      boolean granted;
+      try {
+        granted = Waiting.await(budget, reclaimer, besides, late ? 0 : pause);
+      } catch (Verdict verdict) {
+        throw ladder.toThrow(verdict, bytes, sites.callerToTell());
+      }
+      try {
+        return pool.allocate(stream, bytes, charge);
+      } catch (OutOfDeviceMemoryException again) {
+        if (granted || late || hopeless) {
+          return null;
+        }
+      }
+      pause = Math.min(2 * pause, BESIDES_MAX_NANOS);
+    }
+  }
+
+  // --- for those who bring buffers back -------------------------------------------------------
+
+  /**
+   * Charges for buffers that come back together. Parks until there is room for all of them.
+   *
+   * @param together bytes of all that the operation needs here, these among them
+   * @param paid what it keeps meanwhile, on other devices
+   */
+  List<Charge> chargeAgain(long together, List<Charge> before, List<Charge> paid) {
+    Site site = sites.callerToTell();
+    if (together > budget.limit()) {
+      throw outOfMemory(together, site, "the operands of one operation can never fit", null);
+    }
+    ticks.tick();
+    Account account = account();
+    Budget.Request request = budget.chargeAgain(account, before, paid);
     if (request.source != null) {
-      awaitRoom(request, account, bytes, sites.callerToTell());
+      awaitRoom(request, account, request.bytes, site);
+    }
+    return Objects.requireNonNull(request.charges, "charges of a granted request");
+  }
+
+  /**
+   * Memory for one of them; the charge stays the caller's if there is none.
+   *
+   * @param beforeOthers run before others have to leave for a block: what they may wait for;
+   *     answers all charges of the caller that have no block yet. Null if the caller has not the
+   *     turn: then nobody leaves for it
+   * @return null if there is no room for a block, and the caller has to come again with the turn
+   */
+  @Nullable Block allocateAgain(
+      DeviceStream stream,
+      Storage storage,
+      Charge charge,
+      @Nullable Supplier<List<Charge>> beforeOthers) {
+    try {
+      return pool.allocate(stream, storage.bytes, charge);
+    } catch (OutOfDeviceMemoryException refused) {
+      if (!mayMakeRoomFor(stream)) {
+        throw refusedByDriver(storage.bytes, refused); // nothing comes back where nothing leaves
+      }
+      if (beforeOthers == null) {
+        return null;
+      }
+      return allocateInRoomOfOthers(stream, storage.bytes, charge, beforeOthers.get(), refused);
+    }
+  }
+
+  /** Why there is nothing to bring back. */
+  RuntimeException lostImage(Storage storage) {
+    DeviceException fault = context.fault();
+    return fault != null
+        ? fault
+        : new IllegalStateException(storage.describe() + " has nothing left to bring back");
+  }
+
+  // --- waiting for room -----------------------------------------------------------------------
+
+  private Charge awaitCharge(Budget.Request request, long bytes) {
+    if (request.source != null) {
+      awaitRoom(request, request.account, bytes, sites.callerToTell());
     }
     return Waiting.granted(request);
   }
 
   private void awaitRoom(Budget.Request request, Account account, long bytes, Site site) {
+    spiller.needed();
+    begins(request);
     long start = System.nanoTime();
     long limit = config.waitNanos();
-    while (true) {
-      long left = limit - (System.nanoTime() - start);
-      boolean alone = budget.heldOnlyBy(account);
-      long step = alone ? Math.min(left, config.graceNanos()) : left;
-      if (Waiting.await(budget, reclaimer, request, Math.max(step, 0))) {
+    try {
+      while (true) {
+        long left = limit - (System.nanoTime() - start);
+        boolean alone = isAlone(account);
+        long grace = Math.max(config.graceNanos(), spiller.hopeNanos(request));
+        long step = alone ? Math.min(left, grace) : left;
+        if (Waiting.await(budget, reclaimer, request, Math.max(step, 0))) {
+          return;
+        }
+        boolean stillAlone = alone && isAlone(account);
+        if (!stillAlone && System.nanoTime() - start < limit) {
+          continue;
+        }
+        String graph = ladder.describe();
+        if (budget.withdraw(request)) {
+          throw outOfMemory(bytes, site, whyNot(stillAlone, request), graph, null);
+        }
+        Waiting.await(budget, reclaimer, request); // granted, or told otherwise, just now
         return;
       }
-      boolean stillAlone = alone && budget.heldOnlyBy(account);
-      if (!stillAlone && System.nanoTime() - start < limit) {
-        continue;
-      }
-      if (budget.withdraw(request)) {
-        throw outOfMemory(bytes, site, whyNot(stillAlone), null);
-      }
-      return;
+    } catch (Verdict verdict) {
+      throw ladder.toThrow(verdict, bytes, site);
     }
   }
 
-  private String whyNot(boolean alone) {
+  /**
+   * What a task that is inside of a call of a {@link Spillable} fails with, in place of waiting.
+   */
+  OutOfDeviceMemoryException insideOfSpillable(long bytes) {
+    String why =
+        "the task is inside of a call of a Spillable, which does not wait for memory, since others"
+            + " wait for what it frees";
+    return outOfMemory(bytes, sites.callerToTell(), why, null);
+  }
+
+  /** The calling task waits in the request's place from now on. */
+  private void begins(Budget.Request request) {
+    if (Spillables.isInside()) {
+      Waiting.forget(budget, request);
+      throw insideOfSpillable(request.bytes);
+    }
+    request.place = StuckTasks.Place.here(); // volatile, before the look that it posts
+    ladder.blocked();
+    Try attempt = request.account.attempt;
+    Verdict end = attempt == null ? null : attempt.endAround();
+    if (end != null) { // by a look that did not see this one
+      Waiting.forget(budget, request);
+      throw new MemoryRollbackException(end);
+    }
+  }
+
+  /**
+   * For a try that begins again: its reservation, of as much as it is known to need. Waits for as
+   * long as it takes.
+   *
+   * @throws Verdict if it cannot come
+   */
+  Reservation reserveAgain(long bytes) {
+    Account account = account();
+    Budget.Request request = budget.admitTry(account, bytes);
+    if (request.source != null) {
+      spiller.needed();
+      begins(request);
+      Waiting.await(budget, reclaimer, request);
+    }
+    return reservation(request);
+  }
+
+  /** Whether nobody else gives anything back. */
+  private boolean isAlone(Account account) {
+    return !spiller.isBusy() && budget.heldOnlyBy(account);
+  }
+
+  private String whyNot(boolean alone, Budget.Request request) {
+    String suspected =
+        request.suspicion.since == 0
+            ? ""
+            : "; suspected: those who keep the memory wait themselves, for more of it or for"
+                + " something of others'";
     return alone
         ? "the task itself holds all of it, so waiting does not help"
-        : "nothing came back within " + config.waitNanos() / 1_000_000 + " ms";
+        : "nothing came back within " + config.waitNanos() / 1_000_000 + " ms" + suspected;
   }
 
   private OutOfDeviceMemoryException outOfMemory(
       long bytes, Site site, String why, @Nullable Throwable cause) {
+    return outOfMemory(bytes, site, why, "", cause);
+  }
+
+  /**
+   * @param graph lines that say who waits for whom
+   */
+  OutOfDeviceMemoryException outOfMemory(
+      long bytes, Site site, String why, String graph, @Nullable Throwable cause) {
     reclaimer.sweep();
-    String message = MemoryReport.text(bytes, site, why, info(), budget.stats().with(pool), live);
+    String message =
+        MemoryReport.text(
+            bytes, site, why, info(), memoryNow(), spiller.tiers(), others(), live.all(), graph);
     return new OutOfDeviceMemoryException(message, "allocate", info().ordinal(), cause);
+  }
+
+  /** For reports: who else has memory of the device. */
+  private String others() {
+    StringBuilder text = new StringBuilder();
+    try {
+      text.append("\n  the driver says ").append(realMemory().text());
+    } catch (DeviceException | IllegalStateException cannotSay) {
+      text.append("\n  the driver does not say how much is free: ").append(cannotSay.getMessage());
+    }
+    long kept = pressure.kept();
+    if (kept > 0) {
+      text.append("\n  kept for others who have just asked for room ").append(Sizes.text(kept));
+    }
+    for (SpillRegistration each : spillables.open()) {
+      text.append("\n  others: ").append(each);
+    }
+    return text.toString();
   }
 
   // --- foreign code and memory --------------------------------------------------------------
@@ -289,7 +729,9 @@ public final class Device implements AutoCloseable {
    * @param stream its maker's stream (see {@link DeviceContext#adoptStream}), or one that comes
    *     after it: uses come after all that anybody has enqueued on it by now
    * @param release told once that nobody uses it; on the thread of the device's owner, with the
-   *     primary context current: it may call the driver, and must not wait for tasks
+   *     primary context current: it may call the driver, and must not wait for tasks. If this
+   *     device was closed before that, since a lease or another device's use outlived it, on a
+   *     thread of its own, with no context current
    * @throws IllegalArgumentException if a part of it is under the ledger already
    */
   public DeviceBuffer adopt(long address, long bytes, DeviceStream stream, Runnable release) {
@@ -320,7 +762,7 @@ public final class Device implements AutoCloseable {
 
   /** A look, not a lock: two who adopt the same memory at once may both get it. */
   private void requireUnknown(Storage adopted) {
-    for (Set<Storage> known : List.of(live, releasing)) {
+    for (Collection<Storage> known : List.of(live.all(), releasing)) {
       for (Storage each : known) {
         if (each.overlaps(adopted.address, adopted.bytes)) {
           throw new IllegalArgumentException(
@@ -335,6 +777,65 @@ public final class Device implements AutoCloseable {
     }
   }
 
+  /**
+   * Makes something known that can give memory of this device back when it is needed; see {@link
+   * Spillable}. The registration is the caller's: he keeps it for as long as it is to be asked, and
+   * closes it. Any thread; does not block.
+   *
+   * @param name for reports and threads
+   * @param memory whether the limit knows of what it has
+   */
+  public SpillRegistration register(String name, Spillable.Memory memory, Spillable spillable) {
+    requireOpen();
+    SpillRegistration made = spillables.register(name, memory, spillable);
+    if (closed) { // meanwhile, and who closes it may not have found this one
+      made.close();
+      requireOpen();
+    }
+    return made;
+  }
+
+  /**
+   * Makes room on the device for others who allocate there without Fairlead: another library's
+   * allocator that has just failed, for one. Returns unused memory to the device, of our pool and
+   * of the driver's shared one; waits for frees; lets buffers leave, and asks {@link Spillable}s,
+   * lowest priority first; until so many bytes are free, or nothing more can be done, or the time
+   * is over. What has left for it is kept from Fairlead's own allocations for 100 ms more, so that
+   * who asked comes first.
+   *
+   * <p>Any thread, in a task or not. Blocks the task, or the thread that is in none, as long as
+   * {@code atMost}, and a moment more for what the driver has begun by then; not at all a thread
+   * that must not wait (a device's owner, a communication thread), nor inside of a {@link
+   * Spillable}: these are only told. {@link SpillRegistration#makeRoom} is for who is registered
+   * himself.
+   *
+   * <p>Called by native code, on a virtual thread, it blocks the carrier as well.
+   *
+   * @param bytes how many are to be free, in all
+   * @return how many bytes are free for anybody now: maybe in pieces, maybe more or less than asked
+   *     for
+   * @throws io.fairlead.device.DeviceException if the context is lost
+   */
+  public long makeRoom(long bytes, Duration atMost) {
+    requireSize(bytes, "room");
+    requireOpen();
+    boolean isLong = atMost.compareTo(MAKE_ROOM_MAX) > 0;
+    long nanos = (isLong ? MAKE_ROOM_MAX : atMost).toNanos();
+    return pressure.makeRoom(bytes, Math.max(0, nanos));
+  }
+
+  /**
+   * The device's memory as its driver sees it, beside what we believe to have. Any thread that may
+   * wait; asks the driver, which takes some microseconds.
+   *
+   * @throws io.fairlead.device.DeviceException if the context is lost
+   */
+  public RealMemory realMemory() {
+    requireOpen();
+    long ours = budget.stats().inUse() + pool.cached() - pressure.kept();
+    return RealMemory.of(drivers.memoryInfo(), Math.max(0, ours));
+  }
+
   /** A stream that somebody else made; see {@link DeviceContext#adoptStream}. */
   public DeviceStream adoptStream(long nativeStream) {
     return context.adoptStream(nativeStream);
@@ -347,7 +848,10 @@ public final class Device implements AutoCloseable {
    * after that. Returns when the body has; its work need not have ended. {@link
    * DeviceContext#foreign} says more.
    *
-   * <p>While the body runs, conflicting uses by other tasks are refused, as under a lease.
+   * <p>While the body runs, conflicting uses by other tasks are refused, as under a lease. Where
+   * the driver does not say at its end where its work ends (a library captures a blocking stream
+   * just then), this fails, the buffers stay lent, and the calling task's work on the device is
+   * refused, until the driver has said it; that is tried again and again.
    *
    * @param writes what is written, or read and written
    */
@@ -356,30 +860,29 @@ public final class Device implements AutoCloseable {
     Objects.requireNonNull(body, "body");
     requireOpen();
     DeviceStream stream = context.stream();
-    List<Lease> leases = new ArrayList<>();
+    ForeignLeases leases = new ForeignLeases(stream);
     try {
-      long[] read = lend(reads, Access.READ, stream, leases);
-      long[] written = lend(writes, Access.READ_WRITE, stream, leases);
+      long[] read;
+      long[] written;
+      // together: a lease of one must not wait for memory while it keeps that of another
+      try (var _ = keep(stream, reads, writes)) {
+        read = leases.lend(reads, Access.READ);
+        written = leases.lend(writes, Access.READ_WRITE);
+      }
       // ended before the thread goes on: who closes the device waits for that thread
-      return context.foreign(stream, () -> body.run(read, written), () -> endAll(leases));
+      return context.foreign(stream, () -> leases.run(body, read, written), leases::endAll);
     } finally {
-      endAll(leases); // of a body that did not begin
+      leases.endUnlessBegun();
     }
   }
 
-  private static long[] lend(
-      List<DeviceBuffer> buffers, Access access, DeviceStream stream, List<Lease> leases) {
-    long[] addresses = new long[buffers.size()];
-    for (int i = 0; i < addresses.length; i++) {
-      Lease lease = buffers.get(i).lease(stream, access);
-      leases.add(lease);
-      addresses[i] = lease.address();
+  private Operand.Stay keep(
+      DeviceStream stream, List<DeviceBuffer> reads, List<DeviceBuffer> writes) {
+    if (!spiller.isOn()) {
+      return () -> {};
     }
-    return addresses;
-  }
-
-  private static void endAll(List<Lease> leases) {
-    leases.forEach(Lease::close);
+    return Returns.bringBack(
+        stream, Stream.concat(reads.stream(), writes.stream()).toArray(Operand[]::new));
   }
 
   // --- admission ----------------------------------------------------------------------------
@@ -400,10 +903,20 @@ public final class Device implements AutoCloseable {
       if (request.continues) {
         awaitRoom(request, account, bytes, sites.callerToTell());
       } else {
-        Waiting.await(budget, reclaimer, request);
+        awaitFresh(request, bytes);
       }
     }
     return reservation(request);
+  }
+
+  private void awaitFresh(Budget.Request request, long bytes) {
+    spiller.needed();
+    begins(request);
+    try {
+      Waiting.await(budget, reclaimer, request);
+    } catch (Verdict verdict) {
+      throw ladder.toThrow(verdict, bytes, sites.callerToTell());
+    }
   }
 
   /** As {@link #reserve}, if the bytes are there now; never waits, nor overtakes who does. */
@@ -435,6 +948,7 @@ public final class Device implements AutoCloseable {
     Completion.Source<Reservation> result = Completion.source();
     result.onCancel(() -> Waiting.forget(budget, request));
     granted.completion().onDone(done -> hand(done, request, result));
+    spiller.needed();
     reclaimer.watch();
     if (request.continues) {
       new Expiry(request, result, bytes, sites.callerToTell()).start();
@@ -467,7 +981,7 @@ public final class Device implements AutoCloseable {
     }
   }
 
-  private Account account() {
+  Account account() {
     return Objects.requireNonNull(Task.current().get(accounts), "account of the task");
   }
 
@@ -478,7 +992,11 @@ public final class Device implements AutoCloseable {
    */
   public MemoryStats memory() {
     reclaimer.sweep();
-    return budget.stats().with(pool);
+    return memoryNow();
+  }
+
+  private MemoryStats memoryNow() {
+    return spiller.with(budget.stats().with(pool)).with(ladder.waits());
   }
 
   /**
@@ -492,8 +1010,33 @@ public final class Device implements AutoCloseable {
     return pool.trim(Long.MAX_VALUE);
   }
 
+  Pool pool() {
+    return pool;
+  }
+
   Budget budget() {
     return budget;
+  }
+
+  Returns returns() {
+    return returns;
+  }
+
+  /** Every storage that was not freed; for tests. */
+  List<Storage> live() {
+    return live.all();
+  }
+
+  Ladder ladder() {
+    return ladder;
+  }
+
+  Spiller spiller() {
+    return spiller;
+  }
+
+  Spillables spillables() {
+    return spillables;
   }
 
   Transfers transfers() {
@@ -508,6 +1051,10 @@ public final class Device implements AutoCloseable {
     if (bytes < 0 || bytes > Sizes.MAX) {
       throw new IllegalArgumentException(what + " of " + bytes + " bytes");
     }
+  }
+
+  boolean isClosed() {
+    return closed;
   }
 
   private void requireOpen() {
@@ -534,9 +1081,16 @@ public final class Device implements AutoCloseable {
   void free(Storage storage) {
     Role role = Role.current();
     if (role == Role.DEVICE_MANAGER || role == Role.COMM || role == Role.CLEANER) {
-      context.owner().retire(new ToFree(() -> freeNow(storage)));
+      leave(() -> freeNow(storage));
     } else {
       freeNow(storage);
+    }
+  }
+
+  /** Leaves it to the owner; done at once where that has ended, and nothing can wait any more. */
+  void leave(Runnable rest) {
+    if (!context.owner().retire(new ToFree(rest))) {
+      rest.run();
     }
   }
 
@@ -558,8 +1112,18 @@ public final class Device implements AutoCloseable {
       return;
     }
     live.remove(storage);
+    Try attempt = storage.attempt;
+    if (attempt != null) {
+      attempt.made.remove(storage);
+    }
+    freeBelow(storage);
     Charge charge = storage.charge;
     if (charge == null) {
+      storage.freed();
+      return;
+    }
+    if (ended) {
+      budget.cancel(charge);
       storage.freed();
       return;
     }
@@ -572,6 +1136,17 @@ public final class Device implements AutoCloseable {
     }
   }
 
+  private void freeBelow(Storage storage) {
+    Image image = storage.dropImage();
+    if (image != null) {
+      image.release();
+    }
+    Charge below = storage.chargeBelow();
+    if (below != null) {
+      budget.leftBelow(below);
+    }
+  }
+
   private void release(Storage storage, Adoption adoption) {
     releasing.add(storage);
     live.remove(storage);
@@ -580,7 +1155,16 @@ public final class Device implements AutoCloseable {
     storage.freed();
   }
 
-  private void end(Storage storage, Charge charge) {
+  /** Gives the memory of a storage that is {@code FREEING} back to the pool. */
+  void end(Storage storage, Charge charge) {
+    end(storage, charge, FREE_AGAIN_NANOS);
+  }
+
+  /**
+   * What the driver refuses is said to who closes it, and tried again, since nobody else ever
+   * would: each time later. Not what it no longer knows a stream of, which stays so.
+   */
+  private void end(Storage storage, Charge charge, long nap) {
     try {
       if (!pool.giveBack(storage, charge)) {
         context.owner().retire(new ToFree(() -> end(storage, charge)));
@@ -588,12 +1172,32 @@ public final class Device implements AutoCloseable {
       }
     } catch (DeviceException failure) {
       if (!context.isLost()) {
+        if (failure.status() != DriverException.INVALID_HANDLE) {
+          // the JDK's own timer: no thread of ours for something that hardly ever happens
+          Future<?> _ =
+              ForkJoinPool.commonPool()
+                  .schedule(
+                      () -> leave(() -> endAgain(storage, charge, nap)), nap, TimeUnit.NANOSECONDS);
+        }
         throw failure;
       }
       // The memory ended with its context, whose fault others report.
       budget.cancel(charge);
     }
     storage.freed();
+  }
+
+  private void endAgain(Storage storage, Charge charge, long before) {
+    if (ended) {
+      budget.cancel(charge);
+      storage.freed();
+      return;
+    }
+    try {
+      end(storage, charge, Math.min(2 * before, FREE_AGAIN_NANOS_MAX));
+    } catch (DeviceException refused) {
+      // it was said before, and is tried again
+    }
   }
 
   /**
@@ -608,10 +1212,13 @@ public final class Device implements AutoCloseable {
     }
     closed = true;
     budget.refuseWaiting(closedNow());
+    returns.refuse(closedNow());
     List<Leak> leaks = new ArrayList<>();
     try {
+      spillables.close();
+      spiller.stop();
       closeGraphs();
-      for (Storage storage : List.copyOf(live)) {
+      for (Storage storage : live.all()) {
         if (closeForgotten(storage)) {
           leaks.add(leak(storage));
         }
@@ -621,11 +1228,13 @@ public final class Device implements AutoCloseable {
       }
       awaitReleases();
     } finally {
+      spiller.close(); // files are written from pinned memory, which ends with the context
       try {
         pool.close();
       } finally {
         accounts.forget();
         context.close();
+        ended = true;
       }
     }
   }
@@ -634,16 +1243,7 @@ public final class Device implements AutoCloseable {
   private void closeGraphs() {
     CountDownLatch gone = new CountDownLatch(1);
     context.closeGraphs().onDone(_ -> gone.countDown());
-    boolean interrupted = Thread.interrupted();
-    try {
-      // if it is too short, the context says which work has not ended
-      boolean _ = gone.await(context.config().closeNanos(), TimeUnit.NANOSECONDS);
-    } catch (InterruptedException e) {
-      interrupted = true;
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
+    awaitAsLongAsStreams(gone); // if it is too short, the context says which work has not ended
   }
 
   /** Whether it was still open; nobody had to close an empty one. */
@@ -661,11 +1261,16 @@ public final class Device implements AutoCloseable {
     }
     CountDownLatch told = new CountDownLatch(1);
     Completion.all(releases).onDone(_ -> told.countDown());
+    awaitAsLongAsStreams(told);
+  }
+
+  /** As long as the context waits for its streams; goes on when it is interrupted. */
+  private void awaitAsLongAsStreams(CountDownLatch latch) {
     long end = System.nanoTime() + context.config().closeNanos();
     boolean interrupted = false;
     while (true) {
       try {
-        told.await(end - System.nanoTime(), TimeUnit.NANOSECONDS);
+        boolean _ = latch.await(end - System.nanoTime(), TimeUnit.NANOSECONDS);
         break;
       } catch (InterruptedException e) {
         interrupted = true;
@@ -685,13 +1290,10 @@ public final class Device implements AutoCloseable {
     return "device " + info().ordinal() + " (" + info().name() + ")";
   }
 
-  /** Runs on the cleaner after a buffer was dropped; does nothing if it had been closed. */
-  private record Dropped(Device device, Storage storage) implements Runnable {
-    @Override
-    public void run() {
-      if (storage.isOpen()) {
-        device.context.owner().retire(new Leaked(device, storage));
-      }
+  /** Runs after the collector found a buffer dropped; does nothing if it had been closed. */
+  private void dropped(Storage storage) {
+    if (storage.isOpen()) {
+      context.owner().retire(new Leaked(this, storage));
     }
   }
 
@@ -763,11 +1365,11 @@ public final class Device implements AutoCloseable {
     @Override
     public void run() {
       long left = config.waitNanos() - (System.nanoTime() - start);
-      boolean alone = budget.heldOnlyBy(request.account);
+      boolean alone = isAlone(request.account);
       if (left > 0 && !alone) {
         later(left);
       } else if (budget.withdraw(request)) {
-        result.fail(outOfMemory(bytes, site, whyNot(alone), null));
+        result.fail(outOfMemory(bytes, site, whyNot(alone, request), null));
       }
     }
   }

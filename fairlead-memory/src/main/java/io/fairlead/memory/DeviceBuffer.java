@@ -9,7 +9,7 @@ import io.fairlead.device.Operand;
 import io.fairlead.fault.Mutant;
 import io.fairlead.task.Completion;
 import java.lang.foreign.MemorySegment;
-import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
 import java.util.Objects;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
@@ -21,6 +21,12 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>All operations are enqueued on the stream of the task that calls, unless they say otherwise,
  * and may park the task while that stream is full. Those that <i>wait</i> say so.
+ *
+ * <p><b>Spilling.</b> Where others need room, what is idle leaves the device for pinned host
+ * memory, and for disk. The next operation that uses it brings it back by itself, together with
+ * whatever else it uses there: it parks until there is room for all of that, as an allocation does,
+ * and fails as that does. A buffer whose address is known to others does not leave: one that is
+ * leased, held, in a graph, or adopted.
  *
  * <p><b>Ownership.</b> Whoever allocated it closes it, once its last operation was enqueued; the
  * work need not have ended. A {@link #slice} is a view: closing it frees nothing. A buffer that is
@@ -46,9 +52,6 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
   /** Of a view; the allocated buffer's end is its storage's. */
   private volatile @Nullable Site viewClosedAt;
 
-  /** Of an allocated buffer, set before anybody sees it. */
-  private Cleaner.@Nullable Cleanable whenDropped;
-
   DeviceBuffer(Device device, Storage storage) {
     this(device, storage, 0, storage.bytes, null);
   }
@@ -70,10 +73,6 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
 
   public Device device() {
     return device;
-  }
-
-  void whenDropped(Cleaner.Cleanable cleanable) {
-    whenDropped = cleanable;
   }
 
   Storage storage() {
@@ -331,7 +330,13 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
               + " is being captured, and a lease ends before the graph does; let foreign code enqueue"
               + " in the body of stream.enqueue(operation, operands, accesses, body)");
     }
-    storage.lend(stream, access);
+    Keeper keeper = Keeper.begin(device.account());
+    try {
+      storage.lend(stream, access, keeper);
+    } catch (RuntimeException | Error failure) {
+      keeper.end();
+      throw failure;
+    }
     try {
       long[] address = new long[1];
       long begin =
@@ -340,22 +345,89 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
               new Operand[] {this},
               new Access[] {access},
               (handle, addresses) -> address[0] = addresses[0]);
-      return new Lease(this, access, address[0], new Mark(stream, begin));
+      return new Lease(this, access, address[0], new Mark(stream, begin), keeper);
     } catch (RuntimeException | Error failure) {
-      if (storage.takeBack(stream, access)) {
+      keeper.end();
+      if (storage.takeBack(stream, access, keeper)) {
         device.free(storage);
       }
       throw failure;
     }
   }
 
-  void endLease(Mark mark, Access access) {
+  // --- where it is --------------------------------------------------------------------------
+
+  /** Where its bytes can be read just now. Any thread; does not block. */
+  public Tier tier() {
+    return storage.tier();
+  }
+
+  /**
+   * Keeps it on the device until the result is closed; brings it back first, and parks for that, if
+   * it was spilled. Its uses need no hold, however many buffers they have: this is for who wants
+   * them not to wait. A view holds all of its buffer.
+   *
+   * @throws io.fairlead.device.OutOfDeviceMemoryException if there was no room in time
+   */
+  public Hold hold() {
+    requireOpen();
+    Keeper keeper = Keeper.begin(device.account());
+    try {
+      if (!storage.hold(keeper)) {
+        holdBroughtBack(keeper);
+      }
+    } catch (RuntimeException | Error failure) {
+      keeper.end();
+      throw failure;
+    }
+    return new Hold(this, keeper);
+  }
+
+  private void holdBroughtBack(Keeper keeper) {
+    boolean held = false;
+    while (!held) {
+      try (var _ = bringBack(device.stream(), new Operand[] {this})) {
+        held = storage.hold(keeper);
+      }
+    }
+  }
+
+  void endHold(Keeper keeper) {
+    keeper.end();
+    if (storage.letGo(keeper)) {
+      device.free(storage);
+    }
+    device.spiller().mayPick();
+  }
+
+  /**
+   * Says who leaves the device first when others need room: lower ones before higher ones, whatever
+   * they were used last. 0 for one that nobody has said it of. Of all of its buffer, for a view.
+   * Any thread; does not block.
+   */
+  public void priority(int priority) {
+    storage.priority = priority;
+  }
+
+  /**
+   * Asks for it to leave the device, without waiting for that; the next use brings it back by
+   * itself. The completion brings where it is in the end, which is the device if it was used
+   * meanwhile, is held, or has nowhere to go. Any thread.
+   */
+  public Completion<Tier> spill() {
+    requireOpen();
+    return device.spiller().spill(storage);
+  }
+
+  void endLease(Mark mark, Access access, Keeper keeper) {
+    keeper.end();
     if (!Mutant.on("ledger.lease.skip")) {
       storage.recordLease(mark.stream(), mark.sequence(), access);
     }
-    if (storage.takeBack(mark.stream(), access)) {
+    if (storage.takeBack(mark.stream(), access, keeper)) {
       device.free(storage);
     }
+    device.spiller().mayPick();
   }
 
   // --- what streams ask of it ---------------------------------------------------------------
@@ -363,10 +435,27 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
   /** For {@link DeviceStream}: orders the coming operation and gives the address. */
   @Override
   public long acquire(DeviceStream stream, Access access) {
+    if (parent == null && storage.acquireOwn(stream, access)) {
+      return storage.address + offset; // its owner is of its device, and nobody has closed it
+    }
     requireOpen();
     requireContext(stream.context(), "a stream of ");
-    storage.acquire(stream, access);
-    return storage.address + offset;
+    return storage.acquire(stream, access) ? storage.address + offset : AWAY;
+  }
+
+  /** For {@link DeviceStream}: brings it and the other buffers among the operands back. */
+  @Override
+  public Stay bringBack(DeviceStream stream, Operand[] operands) {
+    return Returns.bringBack(stream, operands);
+  }
+
+  /** The buffer that an operand uses; null for those of others. */
+  static @Nullable DeviceBuffer behind(Operand operand) {
+    return switch (operand) {
+      case DeviceBuffer buffer -> buffer;
+      case ForPeers view -> view.buffer();
+      default -> null;
+    };
   }
 
   /** For {@link DeviceStream}. */
@@ -383,19 +472,34 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
 
   /** For graphs: keeps the memory, also if it is closed, and gives its address. */
   @Override
-  public long hold(DeviceContext context) {
+  public long hold(DeviceContext context, Object graph) {
     requireOpen();
     requireContext(context, "");
-    storage.hold();
-    return storage.address + offset;
+    Keeper keeper = Keeper.begin(device.account(), graph);
+    boolean held = false;
+    try {
+      held = storage.hold(keeper);
+      return held ? storage.address + offset : AWAY;
+    } finally {
+      if (!held) {
+        keeper.end();
+      }
+    }
+  }
+
+  /** For graphs: nobody has to do anything any more for the memory to come back. */
+  @Override
+  public void leaving(Object graph) {
+    storage.leaving(graph);
   }
 
   /** For graphs. */
   @Override
-  public void letGo() {
-    if (storage.letGo()) {
+  public void letGo(Object graph) {
+    if (storage.letGoOf(graph)) {
       device.freeHeld(storage);
     }
+    device.spiller().mayPick();
   }
 
   /**
@@ -440,8 +544,16 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
     @Override
     public long acquire(DeviceStream stream, Access access) {
       requireOpen();
-      storage.acquire(stream, access);
-      return storage.address + offset;
+      return storage.acquire(stream, access) ? storage.address + offset : AWAY;
+    }
+
+    @Override
+    public Stay bringBack(DeviceStream stream, Operand[] operands) {
+      return Returns.bringBack(stream, operands);
+    }
+
+    private DeviceBuffer buffer() {
+      return DeviceBuffer.this;
     }
   }
 
@@ -458,9 +570,10 @@ public final class DeviceBuffer implements AutoCloseable, Operand {
       closeView();
       return;
     }
-    device.close(storage);
-    if (whenDropped != null) {
-      whenDropped.clean(); // The collector has nothing to look for any more.
+    try {
+      device.close(storage);
+    } finally {
+      Reference.reachabilityFence(this); // it is not dropped while it is being closed
     }
   }
 

@@ -2,14 +2,17 @@ package io.fairlead.memory;
 
 import io.fairlead.device.Access;
 import io.fairlead.device.DeviceContext;
+import io.fairlead.device.DeviceException;
 import io.fairlead.device.DeviceStream;
 import io.fairlead.device.Mark;
 import io.fairlead.device.Operand;
 import io.fairlead.device.OutOfDeviceMemoryException;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.MemoryInfo;
 import io.fairlead.fault.Mutant;
 import io.fairlead.task.Completion;
+import io.fairlead.task.Role;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -62,7 +65,50 @@ final class DriverPool implements Pool {
     }
   }
 
+  /** What the driver's shared pool keeps for nobody goes back to the device before this fails. */
   Block allocateNow(DeviceStream stream, long bytes, Charge charge) {
+    try {
+      return enqueueAllocation(stream, bytes, charge);
+    } catch (OutOfDeviceMemoryException refused) {
+      if (stream.isCaptured() || !Role.current().mayWait() || !trimShared(0)) {
+        throw refused;
+      }
+      return enqueueAllocation(stream, bytes, charge);
+    }
+  }
+
+  /**
+   * Returns to the device what the driver's own pool keeps and nobody uses: others in this process
+   * have given it back there, or we have. Waits for the owner.
+   *
+   * @param keepBytes of all that it has, in use or not
+   * @return whether there was anything
+   */
+  boolean trimShared(long keepBytes) {
+    try {
+      MemoryInfo info = memoryInfo();
+      if (info.poolUnusedBytes() == 0 || Mutant.on("pool.shared.skip")) {
+        return false;
+      }
+      context.driverCall(
+          DriverCall.TRIM,
+          "trim the driver's pool",
+          () -> {
+            driver.trimPool(context.nativeContext(), keepBytes);
+            return true;
+          });
+      return true;
+    } catch (DeviceException refused) {
+      return false; // whoever needs the memory is told that there is none
+    }
+  }
+
+  MemoryInfo memoryInfo() {
+    return context.driverCall(
+        DriverCall.MEMORY_INFO, "memory info", () -> driver.memoryInfo(context.nativeContext()));
+  }
+
+  private Block enqueueAllocation(DeviceStream stream, long bytes, Charge charge) {
     long[] address = new long[1];
     long sequence =
         stream.enqueue(
@@ -78,8 +124,8 @@ final class DriverPool implements Pool {
 
   @Override
   public boolean giveBack(Storage storage, Charge charge) {
-    budget.closing(charge);
     Mark freed = free(storage);
+    budget.closing(charge); // not before: what the driver refuses does not come back
     if (freed == null) {
       return false;
     }

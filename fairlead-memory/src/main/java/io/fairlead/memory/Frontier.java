@@ -4,6 +4,7 @@ import io.fairlead.device.DeviceException;
 import io.fairlead.device.DeviceStream;
 import io.fairlead.device.Mark;
 import io.fairlead.task.Completion;
+import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -31,6 +32,45 @@ final class Frontier {
             ? reads
             : reads.stream().filter(each -> !isOver(each) && !isReached(each)).toList();
     return still == null && stillRead.isEmpty() ? NONE : new Frontier(still, stillRead);
+  }
+
+  /**
+   * What two ranges that become one were used for, and up to where on each stream. A write of
+   * either may stand among the reads: whoever writes next comes after both, and whoever reads first
+   * reads what nobody has said.
+   */
+  static Frontier join(Frontier one, Frontier other) {
+    if (one == NONE || other == NONE) {
+      return one == NONE ? other : one;
+    }
+    Mark write = one.write == null ? other.write : one.write;
+    List<Mark> reads = new ArrayList<>(one.size() + other.size());
+    for (Frontier each : List.of(one, other)) {
+      for (int i = 0; i < each.size(); i++) {
+        Mark mark = each.mark(i);
+        if (write != null && write.stream() == mark.stream()) {
+          write = later(write, mark);
+        } else {
+          addLatest(reads, mark);
+        }
+      }
+    }
+    return new Frontier(write, reads);
+  }
+
+  private static void addLatest(List<Mark> marks, Mark mark) {
+    for (int i = 0; i < marks.size(); i++) {
+      Mark known = marks.get(i);
+      if (known.stream() == mark.stream()) {
+        marks.set(i, later(known, mark));
+        return;
+      }
+    }
+    marks.add(mark);
+  }
+
+  private static Mark later(Mark one, Mark other) {
+    return one.sequence() >= other.sequence() ? one : other;
   }
 
   /** As {@link #unreached}; all of it if the driver no longer knows a stream. */
@@ -61,6 +101,15 @@ final class Frontier {
 
   private static boolean isReached(Mark mark) {
     return mark.stream().isReached(mark);
+  }
+
+  /** The same, and false of a stream that the driver no longer knows: who waits is told why. */
+  static boolean isReachedIfKnown(Mark mark) {
+    try {
+      return isReached(mark);
+    } catch (DeviceException unknown) {
+      return false;
+    }
   }
 
   /** Whether every use is known to have ended; not if the driver no longer knows a stream. */

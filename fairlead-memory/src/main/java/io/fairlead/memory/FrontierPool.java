@@ -5,12 +5,9 @@ import io.fairlead.device.DeviceException;
 import io.fairlead.device.DeviceStream;
 import io.fairlead.device.Mark;
 import io.fairlead.device.OutOfDeviceMemoryException;
-import io.fairlead.fault.DeadlineExceededException;
 import io.fairlead.fault.Mutant;
 import io.fairlead.task.Completion;
-import io.fairlead.task.Retired;
 import io.fairlead.task.Role;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.Iterator;
@@ -20,6 +17,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.atomic.LongAdder;
 import org.jspecify.annotations.Nullable;
@@ -50,6 +48,11 @@ import org.jspecify.annotations.Nullable;
  * it either: before the driver is asked for more, as many READY blocks go back as are above the
  * limit.
  *
+ * <p>What is kept is in the way of what is not of its size: the driver cannot put it together with
+ * the free memory beside it. So where memory is scarce, a request that finds no block of its size
+ * has most of what is kept returned, besides being served: what is kept is not what is asked for
+ * then. Programs that ask for the same sizes again find their blocks, and nothing is returned.
+ *
  * <pre>
  * invariant, for what the driver has given:  held = live + resting + ready + leaving &lt;= limit
  * </pre>
@@ -69,12 +72,14 @@ import org.jspecify.annotations.Nullable;
  * field    | writer     | reader | mode
  * small    | any        | any    | slots, set once
  * large    | any        | any    | concurrent map; a bin leaves it only while it is empty
- * ready    | any        | any    | atomic; raised before a block can be found READY
+ * ready    | any        | any    | atomic; raised before a block can be found READY, lowered after
+ *          |            |        | it was taken: for a moment too high, and never too low
  * held     | any        | any    | atomic; raised before the driver is asked
  * age      | any        | owner  | plain: a lost update makes two blocks of one age
  * trimming | any        | any    | compare-and-set: the owner has a trim before it
+ * merging  | any        | any    | compare-and-set: of who trims since memory is scarce
  * closing  | close()    | any    | volatile; who gives back looks again after its block rests
- * exit     | the owner  | same   | plain
+ * exit     | the owner  | same   | {@link Exit}
  * left     | the owner  | any    | volatile: what was returned last has left
  * </pre>
  */
@@ -87,6 +92,15 @@ final class FrontierPool implements Pool {
 
   /** And from the oldest on: what has ended is among them. */
   private static final int OLDEST = 4;
+
+  /** Memory is scarce while less than this part of the limit is unused, or kept. */
+  private static final int SCARCE_PART = 4;
+
+  /** The part of it that may be kept then, as traces that fill a device say (decision 0018). */
+  private static final int KEPT_PART = 16;
+
+  /** How long a request waits for that at most; mostly it is microseconds of owner and device. */
+  private static final long RETURN_NANOS = 20_000_000;
 
   private static final Completion<@Nullable Void> NOTHING = Completion.completed(null);
 
@@ -104,9 +118,10 @@ final class FrontierPool implements Pool {
   private final AtomicLong held = new AtomicLong();
   private final LongAdder reused = new LongAdder();
   private final AtomicBoolean trimming = new AtomicBoolean();
+  private final AtomicBoolean merging = new AtomicBoolean();
   private long age;
   private volatile boolean closing;
-  private @Nullable DeviceStream exit;
+  private final Exit exit;
   private volatile Completion<@Nullable Void> left = NOTHING;
 
   FrontierPool(
@@ -117,6 +132,7 @@ final class FrontierPool implements Pool {
       long readyMax,
       long waitNanos) {
     this.context = context;
+    this.exit = new Exit(context);
     this.budget = budget;
     this.reclaimer = reclaimer;
     this.below = below;
@@ -154,9 +170,7 @@ final class FrontierPool implements Pool {
   }
 
   private void putBack(Resting found) {
-    rest(
-        new Resting(
-            this, found.address, found.wasReady ? Frontier.NONE : found.frontier, found.charge));
+    rest(found.again());
   }
 
   @Override
@@ -176,6 +190,7 @@ final class FrontierPool implements Pool {
   }
 
   private Block allocateBelow(DeviceStream stream, Charge charge) {
+    trimIfScarce();
     makeRoom(charge.bytes);
     try {
       return ask(stream, charge);
@@ -192,7 +207,11 @@ final class FrontierPool implements Pool {
     } catch (OutOfDeviceMemoryException refused) {
       reclaimer.sweep();
       if (ready.get() > 0) {
-        hasCome(trim(Long.MAX_VALUE), System.nanoTime() + waitNanos);
+        try {
+          Waiting.hasCome(trim(Long.MAX_VALUE), System.nanoTime() + waitNanos);
+        } catch (DeviceException kept) {
+          refused.addSuppressed(kept); // of some; the others may be enough
+        }
       } else if (budget.pendingFree() == 0) {
         throw refused;
       }
@@ -218,30 +237,17 @@ final class FrontierPool implements Pool {
         held.addAndGet(bytes); // for the moment that it takes the device to let go
         return;
       }
-      if (!hasCome(room, deadline)) {
-        throw new OutOfDeviceMemoryException(
-            "unused memory was not let go in time", "allocate", context.ordinal(), null);
+      try {
+        if (!Waiting.hasCome(room, deadline)) {
+          throw new OutOfDeviceMemoryException(
+              "unused memory was not let go in time", "allocate", context.ordinal(), null);
+        }
+      } catch (DeviceException refused) {
+        if (held.get() + bytes > limit) {
+          throw refused; // what was let go besides is not enough
+        }
       }
       Thread.yield(); // a block may be on its way, with whoever has taken it and waits to go on
-    }
-  }
-
-  private boolean hasCome(Completion<@Nullable Void> room, long deadline) {
-    long nanos = deadline - System.nanoTime();
-    if (nanos <= 0) {
-      return false;
-    }
-    if (!Role.current().mayWait()) {
-      return true;
-    }
-    try {
-      room.await(Duration.ofNanos(nanos));
-      return true;
-    } catch (DeadlineExceededException late) {
-      if (System.nanoTime() < deadline) {
-        throw late; // not our deadline but the task's
-      }
-      return false;
     }
   }
 
@@ -281,8 +287,17 @@ final class FrontierPool implements Pool {
   }
 
   private boolean returnNow(Storage storage, Charge charge) {
+    Mark freed;
+    try {
+      freed = below.free(storage);
+    } catch (DeviceException refused) {
+      if (context.isLost()) {
+        throw refused;
+      }
+      keep(storage, charge); // whoever looks at what is kept next tries again
+      return true;
+    }
     budget.closing(charge);
-    Mark freed = below.free(storage);
     if (freed == null) {
       return false;
     }
@@ -291,16 +306,22 @@ final class FrontierPool implements Pool {
   }
 
   private void rest(Resting block) {
+    if (shelve(block)) {
+      trimIfFull();
+    }
+  }
+
+  /** Whether it is READY from the beginning. */
+  private boolean shelve(Resting block) {
     boolean isReady = block.isReleased();
     if (isReady) {
       ready.addAndGet(block.charge.bytes);
     }
     put(block);
-    if (isReady) {
-      trimIfFull();
-    } else {
+    if (!isReady) {
       reclaimer.add(block);
     }
+    return isReady;
   }
 
   private void put(Resting block) {
@@ -311,7 +332,7 @@ final class FrontierPool implements Pool {
           bytes,
           (size, known) -> {
             Bin bin = known == null ? new Bin() : known;
-            bin.blocks.addFirst(block);
+            bin.add(block);
             return bin;
           });
       return;
@@ -322,15 +343,10 @@ final class FrontierPool implements Pool {
       Bin made = new Bin();
       bin = small.compareAndSet(index, null, made) ? made : small.get(index);
     }
-    Objects.requireNonNull(bin, "a bin is never taken away").blocks.addFirst(block);
+    Objects.requireNonNull(bin, "a bin is never taken away").add(block);
   }
 
-  /** A resting block has been reached: on the device's threads too, so it only asks the owner. */
-  private void becameReady(long bytes) {
-    ready.addAndGet(bytes);
-    trimIfFull();
-  }
-
+  /** On the device's threads too, so it only asks the owner. */
   private void trimIfFull() {
     if (ready.get() > readyMax && trimming.compareAndSet(false, true)) {
       context.owner().retire(new Order(this::trimToMax));
@@ -343,6 +359,39 @@ final class FrontierPool implements Pool {
     returnReady(ready.get() - readyMax + readyMax / 8);
   }
 
+  /**
+   * To half of what may be kept, so that it is not done again for the next request. Who begins it
+   * waits for it for a moment, which mostly is enough: else the request, and those after it, would
+   * go to the pieces between what is returned.
+   */
+  private void trimIfScarce() {
+    if (ready.get() + budget.pendingFree() > keptMax()) {
+      reclaimer.sweep();
+    }
+    long surplus = surplus();
+    if (surplus > 0 && Role.current().mayWait() && merging.compareAndSet(false, true)) {
+      try {
+        long most = Math.min(waitNanos, RETURN_NANOS);
+        var _ = Waiting.hasCome(trim(surplus + keptMax() / 2), System.nanoTime() + most);
+      } catch (DeviceException refused) {
+        // of some: they are kept, and whoever lacks their room asks again
+      } finally {
+        merging.set(false);
+      }
+    }
+  }
+
+  /** Bytes of READY blocks above what may be kept; for a moment it may be wrong either way. */
+  private long surplus() {
+    long kept = ready.get();
+    return kept == 0 ? 0 : kept - keptMax();
+  }
+
+  private long keptMax() {
+    long unused = limit - held.get() + ready.get();
+    return unused >= limit / SCARCE_PART ? readyMax : Math.min(readyMax, unused / KEPT_PART);
+  }
+
   // --- back to the driver -------------------------------------------------------------------
 
   @Override
@@ -352,15 +401,20 @@ final class FrontierPool implements Pool {
       return left;
     }
     Completion.Source<@Nullable Void> gone = Completion.source();
-    context.owner().retire(new Order(() -> trim(bytes, gone)));
+    if (!context.owner().retire(new Order(() -> trim(bytes, gone)))) {
+      gone.complete(null); // all of it has ended with the context
+    }
     return gone.completion();
   }
 
+  /** Told also of a refusal, after what was not refused has left. */
   private void trim(long bytes, Completion.Source<@Nullable Void> gone) {
     try {
       returnReady(bytes);
-    } finally {
       left.onDone(_ -> gone.complete(null));
+    } catch (RuntimeException | Error refused) {
+      left.onDone(_ -> gone.fail(refused));
+      throw refused;
     }
   }
 
@@ -369,63 +423,77 @@ final class FrontierPool implements Pool {
     if (bytes <= 0 || ready.get() == 0) {
       return;
     }
-    long taken = 0;
-    DeviceStream stream = exit();
+    Departure departure = new Departure(exit.stream());
     for (Resting block : allBlocks()) {
-      if (taken < bytes && block.takeReady()) {
-        unlink(block);
-        below.free(stream, block.address, Frontier.NONE);
-        taken += block.charge.bytes;
+      if (departure.bytes < bytes && block.takeReady()) {
+        departure.add(block);
       }
     }
-    leaves(stream, taken);
+    departure.leave();
   }
 
   /** Owner only: also what is still used, behind its uses. */
   private @Nullable Void returnAll() {
     List<Resting> all = allBlocks();
-    if (all.isEmpty()) {
-      return null;
-    }
-    long taken = 0;
-    DeviceStream stream = exit();
-    for (Resting block : all) {
-      if (block.takeUnreached()) {
-        below.free(stream, block.address, block.frontier.left());
-        budget.release(block.charge);
-      } else if (block.takeReady()) {
-        below.free(stream, block.address, Frontier.NONE);
-      } else {
-        continue;
+    if (!all.isEmpty()) {
+      Departure departure = new Departure(exit.stream());
+      for (Resting block : all) {
+        if (block.takeUnreached() || block.takeReady()) {
+          departure.add(block);
+        }
       }
-      unlink(block);
-      taken += block.charge.bytes;
+      departure.leave();
     }
-    leaves(stream, taken);
     return null;
   }
 
-  private void leaves(DeviceStream stream, long bytes) {
-    if (bytes > 0) {
-      Completion.Source<@Nullable Void> gone = Completion.source();
-      left = gone.completion();
-      stream
-          .reached()
-          .onDone(
-              _ -> {
-                held.addAndGet(-bytes);
-                gone.complete(null);
-              });
-    }
-  }
+  /** Blocks that leave together. Owner only. */
+  private final class Departure {
+    private final DeviceStream stream;
+    private long bytes;
+    private @Nullable Throwable refusal;
 
-  private DeviceStream exit() {
-    DeviceStream known = exit;
-    if (known == null) {
-      known = context.openStream(0);
-      exit = known;
+    Departure(DeviceStream stream) {
+      this.stream = stream;
     }
-    return known;
+
+    /** Of a block that was taken. What is refused stays: the driver has not had it back. */
+    void add(Resting block) {
+      unlink(block);
+      try {
+        below.free(stream, block.address, block.uses());
+      } catch (RuntimeException | Error refused) {
+        if (refusal == null) {
+          refusal = refused;
+        }
+        shelve(block.again());
+        return;
+      }
+      bytes += block.charge.bytes;
+      if (!block.wasReady) {
+        budget.release(block.charge);
+      }
+    }
+
+    /** Counts what has left once it has, and throws what was refused first. */
+    void leave() {
+      if (bytes > 0) {
+        Completion.Source<@Nullable Void> gone = Completion.source();
+        left = gone.completion();
+        Frontier.endOf(stream.mark())
+            .onDone(
+                _ -> {
+                  held.addAndGet(-bytes);
+                  gone.complete(null);
+                });
+      }
+      switch (refusal) {
+        case null -> {}
+        case RuntimeException e -> throw e;
+        case Error e -> throw e;
+        default -> throw new AssertionError(refusal);
+      }
+    }
   }
 
   private List<Resting> allBlocks() {
@@ -433,10 +501,10 @@ final class FrontierPool implements Pool {
     for (int i = 0; i < small.length(); i++) {
       Bin bin = small.get(i);
       if (bin != null) {
-        all.addAll(bin.blocks);
+        bin.addTo(all);
       }
     }
-    large.values().forEach(bin -> all.addAll(bin.blocks));
+    large.values().forEach(bin -> bin.addTo(all));
     all.sort(Comparator.comparingLong(block -> block.age));
     return all;
   }
@@ -445,9 +513,9 @@ final class FrontierPool implements Pool {
     long bytes = block.charge.bytes;
     Bin bin = bin(bytes);
     if (bin != null) {
-      bin.blocks.removeLastOccurrence(block);
+      bin.removeTaken(block);
       if (bytes > SMALL_MAX) {
-        large.computeIfPresent(bytes, (size, known) -> known.blocks.isEmpty() ? null : known);
+        large.computeIfPresent(bytes, (size, known) -> known.isEmpty() ? null : known);
       }
     }
   }
@@ -487,25 +555,51 @@ final class FrontierPool implements Pool {
     } catch (DeviceException failure) {
       // what is left of it ends with the context
     } finally {
-      DeviceStream stream = exit;
-      exit = null;
-      if (stream != null) {
-        stream.close();
-      }
+      exit.close();
     }
     return null;
   }
 
   // --- blocks -------------------------------------------------------------------------------
 
-  /** The blocks of one size, the newest first. */
+  /**
+   * The blocks of one size, the newest first. The very newest has a place of its own: a program
+   * that closes one and allocates the next gets no further.
+   *
+   * <pre>
+   * newest --another comes--> others --taken--> gone
+   *      \--taken: it stays until another comes, and is gone then
+   * </pre>
+   *
+   * Whoever takes one that was newest when it looked may find it displaced, and whoever displaces
+   * one may find it taken: both then look into {@code others}, the one after it was taken, the
+   * other after it was added, so that it leaves them.
+   */
   private static final class Bin {
-    final ConcurrentLinkedDeque<Resting> blocks = new ConcurrentLinkedDeque<>();
+    /** The exchange makes one of two who come at once displace the other's. */
+    private final AtomicReference<@Nullable Resting> newest = new AtomicReference<>();
+
+    private final ConcurrentLinkedDeque<Resting> others = new ConcurrentLinkedDeque<>();
+
+    void add(Resting block) {
+      Resting before = newest.getAndSet(block);
+      if (before != null && !before.isTaken()) {
+        others.addFirst(before);
+        if (before.isTaken()) {
+          others.removeFirstOccurrence(before);
+        }
+      }
+    }
 
     /** One that {@code stream} may have at once. */
     @Nullable Resting take(DeviceStream stream) {
-      int looks = 0;
-      for (Iterator<Resting> each = blocks.iterator(); each.hasNext(); ) {
+      Resting last = newest.get();
+      if (last != null && last.takeFor(stream)) {
+        leaves(last);
+        return last;
+      }
+      int looks = 1;
+      for (Iterator<Resting> each = others.iterator(); each.hasNext(); ) {
         Resting block = each.next();
         if (block.takeFor(stream)) {
           each.remove();
@@ -520,7 +614,7 @@ final class FrontierPool implements Pool {
 
     private @Nullable Resting takeOld(DeviceStream stream) {
       int looks = 0;
-      for (Iterator<Resting> each = blocks.descendingIterator(); each.hasNext(); ) {
+      for (Iterator<Resting> each = others.descendingIterator(); each.hasNext(); ) {
         Resting block = each.next();
         if (block.takeFor(stream)) {
           each.remove();
@@ -534,14 +628,49 @@ final class FrontierPool implements Pool {
     }
 
     @Nullable Resting takeOldest() {
-      for (Iterator<Resting> each = blocks.descendingIterator(); each.hasNext(); ) {
+      for (Iterator<Resting> each = others.descendingIterator(); each.hasNext(); ) {
         Resting block = each.next();
         if (block.takeReady() || block.takeUnreached()) {
           each.remove();
           return block;
         }
       }
+      Resting last = newest.get();
+      if (last != null && (last.takeReady() || last.takeUnreached())) {
+        leaves(last);
+        return last;
+      }
       return null;
+    }
+
+    /** Of the newest one, which was taken. */
+    @SuppressWarnings("ReferenceEquality")
+    private void leaves(Resting taken) {
+      if (newest.get() != taken) {
+        others.removeFirstOccurrence(taken);
+      }
+    }
+
+    /** Of any one that was taken; the oldest are looked at first. */
+    @SuppressWarnings("ReferenceEquality")
+    void removeTaken(Resting taken) {
+      if (newest.get() != taken) {
+        others.removeLastOccurrence(taken);
+      }
+    }
+
+    void addTo(List<Resting> all) {
+      Resting last = newest.get();
+      if (last != null && !last.isTaken()) {
+        all.add(last);
+      }
+      all.addAll(others);
+    }
+
+    /** While nobody adds. */
+    boolean isEmpty() {
+      Resting last = newest.get();
+      return others.isEmpty() && (last == null || last.isTaken());
     }
   }
 
@@ -561,6 +690,21 @@ final class FrontierPool implements Pool {
       this.age = pool.age++;
     }
 
+    /** In this order: it may be found READY in between, and only then be taken. */
+    boolean isTaken() {
+      return !isUnreached() && !isReleased();
+    }
+
+    /** The same block, after it was taken for nothing. */
+    Resting again() {
+      return new Resting(pool, address, wasReady ? Frontier.NONE : frontier, charge);
+    }
+
+    /** Of its taker: what its next use has to come after. */
+    Frontier uses() {
+      return wasReady ? Frontier.NONE : frontier.left();
+    }
+
     boolean takeFor(DeviceStream stream) {
       return takeReady() || (isUnreached() && frontier.isBefore(stream) && takeUnreached());
     }
@@ -576,12 +720,22 @@ final class FrontierPool implements Pool {
 
     Block reuse(Charge paid) {
       pool.reused.increment();
-      return new Block(address, wasReady ? Frontier.NONE : frontier.left(), paid);
+      return new Block(address, uses(), paid);
+    }
+
+    @Override
+    void reaching() {
+      pool.ready.addAndGet(charge.bytes);
+    }
+
+    @Override
+    void missed() {
+      pool.ready.addAndGet(-charge.bytes);
     }
 
     @Override
     void reached() {
-      pool.becameReady(charge.bytes);
+      pool.trimIfFull();
     }
   }
 
@@ -597,24 +751,6 @@ final class FrontierPool implements Pool {
     @Override
     void reached() {
       pool.held.addAndGet(-charge.bytes);
-    }
-  }
-
-  /** Something for the owner to do; whoever is owed more than a try looks again. */
-  private static final class Order extends Retired {
-    private final Runnable order;
-
-    Order(Runnable order) {
-      this.order = order;
-    }
-
-    @Override
-    protected void release() {
-      try {
-        order.run();
-      } catch (DeviceException | IllegalStateException ended) {
-        // the context is lost or closed, and its memory with it
-      }
     }
   }
 }

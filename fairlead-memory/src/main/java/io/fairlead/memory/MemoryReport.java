@@ -18,7 +18,10 @@ final class MemoryReport {
       String why,
       DeviceInfo device,
       MemoryStats stats,
-      Collection<Storage> live) {
+      String tiers,
+      String real,
+      Collection<Storage> live,
+      String graph) {
     StringBuilder text = new StringBuilder(512);
     text.append("no room for ")
         .append(Sizes.text(bytes))
@@ -41,9 +44,15 @@ final class MemoryReport {
         .append(", peak ")
         .append(Sizes.text(stats.peak()))
         .append(", kept for reuse ")
-        .append(Sizes.text(stats.cached()));
+        .append(Sizes.text(stats.cached()))
+        .append("\n  ")
+        .append(tiers)
+        .append(real);
     appendHolders(text, live);
-    return text.append("\n  Close buffers earlier, reserve before work begins, or raise the limit.")
+    return text.append(graph)
+        .append(
+            "\n  Close buffers and leases earlier, reserve before work begins, let work give way")
+        .append(" with Oom.retry, or raise the limit.")
         .toString();
   }
 
@@ -54,7 +63,7 @@ final class MemoryReport {
             .sorted(Comparator.comparingLong((Storage storage) -> storage.bytes).reversed())
             .toList();
     for (Storage storage : largest.subList(0, Math.min(HOLDERS_MAX, largest.size()))) {
-      text.append("\n  held: ").append(storage.describe());
+      text.append("\n  held: ").append(storage.describe()).append(storage.whyItStays());
     }
     if (largest.size() > HOLDERS_MAX) {
       text.append("\n  and ").append(largest.size() - HOLDERS_MAX).append(" smaller buffers");

@@ -7,8 +7,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Where the memory of buffers comes from and goes back to, in stream order: the driver's own pool
- * ({@link DriverPool}), or one that keeps blocks for the next request ({@link FrontierPool}) on top
- * of it.
+ * ({@link DriverPool}), or one on top of it that keeps memory for the next request: in blocks
+ * ({@link FrontierPool}), or in one range ({@link ArenaPool}).
  *
  * <p>What is reused is asked for in multiples of {@link Sizes#GRANULE}, as it is charged. Any
  * thread but the cleaner's, for every method.

@@ -2,6 +2,7 @@ package io.fairlead.memory;
 
 import io.fairlead.device.Mark;
 import io.fairlead.fault.DeadlineExceededException;
+import io.fairlead.fault.Mutant;
 import io.fairlead.task.Completion;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -65,7 +66,7 @@ final class Reclaimer {
       Entry entry = each.next();
       if (!entry.isUnreached() || entry.frontier.isReached()) {
         each.remove();
-        release(entry);
+        release(entry); // nothing is left of it if it was taken
       } else {
         kept++;
       }
@@ -137,9 +138,21 @@ final class Reclaimer {
   }
 
   private void release(Entry entry) {
+    if (!entry.isUnreached()) {
+      return;
+    }
+    boolean late = Mutant.on("pool.ready.late");
+    if (!late) {
+      entry.reaching();
+    }
     if (entry.take(Entry.RELEASED)) {
+      if (late) {
+        entry.reaching();
+      }
       entry.reached();
       budget.release(entry.charge);
+    } else {
+      entry.missed();
     }
   }
 
@@ -176,7 +189,8 @@ final class Reclaimer {
     Entry(Frontier frontier, Charge charge) {
       this.frontier = frontier;
       this.charge = charge;
-      this.state = frontier == Frontier.NONE ? RELEASED : LISTED;
+      // plain: whoever finds it finds it in a queue or a bin, where it is put later
+      STATE.set(this, frontier == Frontier.NONE ? RELEASED : LISTED);
     }
 
     /** Whether the device is not known to have done with it, and nobody has taken it. */
@@ -206,7 +220,13 @@ final class Reclaimer {
       return STATE.compareAndSet(this, from, to);
     }
 
-    /** The device has done with it. Once, before its bytes are given back; must not block. */
+    /** The device has done with it, and it is about to be RELEASED. Must not block. */
+    void reaching() {}
+
+    /** After {@link #reaching}: somebody else was faster. Must not block. */
+    void missed() {}
+
+    /** It is RELEASED. Once, before its bytes are given back; must not block. */
     void reached() {}
   }
 }

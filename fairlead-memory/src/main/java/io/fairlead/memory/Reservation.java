@@ -2,8 +2,11 @@ package io.fairlead.memory;
 
 /**
  * Bytes that were promised to a task before it began: its allocations, and those of the children it
- * forks, draw on them and do not wait for anybody else. Where they need more, they wait like all
- * others.
+ * forks, draw on them and do not wait for anybody to end what he does. Where they need more, they
+ * wait like all others.
+ *
+ * <p>While they are not in use, buffers that come back from below may have them, where nothing else
+ * can leave the device; an allocation inside then waits until others have left it.
  *
  * <p>Reservations nest: one that is made inside another is carved from it if it has room.
  *

@@ -10,7 +10,12 @@ import org.jspecify.annotations.Nullable;
  * to the device.
  */
 final class Room {
-  final long size;
+  long size;
+
+  /**
+   * Whether it takes what a request lacks from where it came from; set before anybody draws on it.
+   */
+  boolean grows;
 
   /** The room that this one was carved from; null if its bytes came from the device. */
   final @Nullable Room parent;
@@ -18,13 +23,17 @@ final class Room {
   /** The reservation around this one in its task, whether or not it was carved from it. */
   final @Nullable Room outer;
 
+  /** Whose it is. */
+  final Keeper keeper;
+
   long used;
   boolean open = true;
 
-  Room(long size, @Nullable Room parent, @Nullable Room outer) {
+  Room(long size, @Nullable Room parent, @Nullable Room outer, Keeper keeper) {
     this.size = size;
     this.parent = parent;
     this.outer = outer;
+    this.keeper = keeper;
   }
 
   long free() {

@@ -11,6 +11,13 @@
  * device has given them back, {@code Adoption} when others' memory goes back. {@code Transfers}
  * moves bytes between Java and the device through the pinned pieces of {@code Staging}.
  *
+ * <p>What does not fit goes below and comes back: {@code Spiller} chooses what leaves the device,
+ * {@code Returns} brings back what an operation needs, {@code HostTier} and {@code DiskTier} keep
+ * the {@code Image}s of what is not there. {@code docs/decisions/0010} says how these fit together.
+ *
+ * <p>Where all that leads nowhere, {@code Ladder} finds it out, and says who gives way: a {@code
+ * Try} of {@link io.fairlead.memory.Oom}, or else somebody fails with the {@code MemoryReport}.
+ *
  * <p>Lock order of the package: a stream's turn, then a storage's lock. The budget's lock and the
  * storage's lock are leaves: nothing is called under them.
  */

@@ -50,6 +50,12 @@ class BudgetSimTest {
     private final List<Charge> freeing = new ArrayList<>();
     private final List<Room> rooms = new ArrayList<>();
 
+    /** What buffers took that are below now. */
+    private final List<Charge> below = new ArrayList<>();
+
+    /** Most that can be lent: what came back since something was. */
+    private long lent;
+
     World(long seed) {
       this.seed = seed;
       this.random = new Random(seed);
@@ -74,7 +80,34 @@ class BudgetSimTest {
         case 4, 5 -> closeOne();
         case 6, 7 -> reachOne();
         case 8 -> closeRoom();
-        default -> giveUp();
+        default -> {
+          switch (random.nextInt(4)) {
+            case 0 -> goBelow();
+            case 1 -> comeBack();
+            case 2 -> budget.lend();
+            default -> giveUp();
+          }
+        }
+      }
+    }
+
+    private void goBelow() {
+      if (!live.isEmpty()) {
+        Charge charge = live.remove(random.nextInt(live.size()));
+        budget.wentBelow(charge);
+        below.add(charge);
+        budget.closing(charge);
+        freeing.add(charge);
+      }
+    }
+
+    private void comeBack() {
+      List<Charge> together = new ArrayList<>();
+      for (int i = random.nextInt(3); i >= 0 && !below.isEmpty(); i--) {
+        together.add(below.remove(random.nextInt(below.size())));
+      }
+      if (!together.isEmpty()) {
+        asked(budget.chargeAgain(any(accounts), together, List.of()));
       }
     }
 
@@ -91,7 +124,11 @@ class BudgetSimTest {
     }
 
     private void granted(Budget.Request request) {
-      if (request.reserves) {
+      if (request.before != null) {
+        request.charges.forEach(budget::leftBelow);
+        live.addAll(request.charges);
+        lent += request.bytes;
+      } else if (request.reserves) {
         rooms.add(request.room);
       } else {
         live.add(request.charge);
@@ -123,6 +160,8 @@ class BudgetSimTest {
         Budget.Request request = waiting.remove(random.nextInt(waiting.size()));
         if (!budget.withdraw(request)) {
           granted(request);
+        } else if (request.before != null) {
+          below.addAll(request.before);
         }
       }
     }
@@ -140,24 +179,38 @@ class BudgetSimTest {
       assertThat(stats.inUse()).as("seed %d", seed).isEqualTo(sum(live) + sum(freeing));
       assertThat(stats.pendingFree()).as("seed %d", seed).isEqualTo(sum(freeing));
       assertThat(stats.reserved()).as("seed %d", seed).isEqualTo(unused());
-      assertThat(stats.inUse() + stats.reserved()).as("seed %d", seed).isLessThanOrEqualTo(LIMIT);
-      assertNobodyWaitsWithoutNeed(LIMIT - stats.inUse() - stats.reserved());
+      assertThat(stats.inUse()).as("seed %d", seed).isLessThanOrEqualTo(LIMIT);
+      long lentNow = Math.max(0, stats.inUse() + stats.reserved() - LIMIT);
+      assertThat(lentNow).as("seed %d: only what came back is lent", seed).isBetween(0L, lent);
+      lent = lentNow;
+      assertNobodyWaitsWithoutNeed(LIMIT - stats.inUse() - stats.reserved(), LIMIT - stats.inUse());
     }
 
     private long unused() {
       return rooms.stream().mapToLong(Room::free).sum();
     }
 
-    private void assertNobodyWaitsWithoutNeed(long free) {
+    private void assertNobodyWaitsWithoutNeed(long free, long there) {
       boolean somebodyGoesOn = waiting.stream().anyMatch(request -> request.continues);
       boolean first = true;
       for (Budget.Request request : waiting) {
         boolean isNext = request.continues || (first && !somebodyGoesOn);
         first &= request.continues;
         if (isNext) {
-          assertThat(request.bytes).as("seed %d: it fits, and waits", seed).isGreaterThan(free);
+          boolean draws = !request.reserves && isPromised(request);
+          assertThat(request.bytes)
+              .as("seed %d: it fits, and waits", seed)
+              .isGreaterThan(request.borrows || draws ? there : free);
         }
       }
+    }
+
+    private static boolean isPromised(Budget.Request request) {
+      Room room = request.account.openRoom();
+      while (room != null && room.free() < request.bytes) {
+        room = room.outer;
+      }
+      return room != null;
     }
 
     private static long sum(List<Charge> charges) {
@@ -165,17 +218,22 @@ class BudgetSimTest {
     }
 
     private void end() {
+      below.forEach(budget::leftBelow); // closed there
+      below.clear();
       while (!live.isEmpty() || !freeing.isEmpty() || !rooms.isEmpty() || !waiting.isEmpty()) {
         closeOne();
         reachOne();
         closeRoom();
         giveUp();
+        below.forEach(budget::leftBelow);
+        below.clear();
         check();
       }
       MemoryStats stats = budget.stats();
       assertThat(stats.inUse() + stats.reserved() + stats.pendingFree()).isZero();
       for (Account account : accounts) {
         assertThat(account.held).as("seed %d: %s", seed, account.task).isZero();
+        assertThat(account.below).as("seed %d: %s", seed, account.task).isZero();
       }
     }
 

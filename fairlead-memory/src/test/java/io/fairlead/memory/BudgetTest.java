@@ -4,6 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
@@ -16,10 +19,15 @@ class BudgetTest {
   private final Account second = new Account("second", 2, null);
   private final Account third = new Account("third", 3, null);
 
+  /** At the end of a test. */
+  private long mayBeLent;
+
   @AfterEach
   void neverMoreThanTheLimit() {
     MemoryStats stats = budget.stats();
-    assertThat(stats.inUse() + stats.reserved()).isBetween(0L, LIMIT);
+    assertThat(stats.inUse()).isBetween(0L, LIMIT);
+    assertThat(stats.reserved()).isBetween(0L, LIMIT);
+    assertThat(stats.inUse() + stats.reserved()).isBetween(0L, LIMIT + mayBeLent);
     assertThat(stats.pendingFree()).isBetween(0L, stats.inUse());
     assertThat(stats.peak()).isBetween(stats.inUse(), LIMIT);
   }
@@ -29,7 +37,7 @@ class BudgetTest {
     Budget.Request request = budget.charge(first, 600);
 
     assertThat(request.source).isNull();
-    assertThat(budget.stats()).isEqualTo(new MemoryStats(LIMIT, 600, 0, 600, 1, 0, 0, 0));
+    assertThat(budget.stats()).isEqualTo(new MemoryStats(LIMIT, 600, 0, 600, 1, 0));
   }
 
   @Test
@@ -46,6 +54,84 @@ class BudgetTest {
 
     assertThat(isGranted(waiting)).isTrue();
     assertThat(budget.stats().inUse()).isEqualTo(500);
+  }
+
+  /** Who makes room may have counted on just these bytes. */
+  @Test
+  void tellsWhoMakesRoomOfBytesThatGoAheadOfThoseWhoWait() {
+    AtomicInteger told = new AtomicInteger();
+    budget.onMissing(told::incrementAndGet);
+    Charge held = granted(budget.charge(first, 800));
+    budget.charge(second, 500);
+    assertThat(told.get()).as("nobody was overtaken").isZero();
+
+    Charge ahead = budget.tryCharge(first, 100);
+    assertThat(told.get()).isEqualTo(1);
+    Charge entered = granted(budget.charge(first, 50));
+    assertThat(told.get()).isEqualTo(2);
+    assertThat(budget.tryCharge(third, 10)).as("may not overtake").isNull();
+    assertThat(told.get()).isEqualTo(2);
+
+    free(Objects.requireNonNull(ahead));
+    free(entered);
+    free(held);
+  }
+
+  /** Only the first of those who begin counts, so the next one counts once he is the first. */
+  @Test
+  void tellsWhoMakesRoomThatAnotherOneIsTheFirstNow() {
+    AtomicInteger told = new AtomicInteger();
+    budget.onMissing(told::incrementAndGet);
+    Charge held = granted(budget.charge(first, 900));
+    Charge more = granted(budget.charge(first, 100));
+    Budget.Request next = budget.charge(second, 100);
+    Budget.Request last = budget.charge(third, 500);
+    assertThat(budget.missing()).isEqualTo(100);
+
+    budget.closing(more);
+    assertThat(told.get()).as("that is less").isZero();
+    budget.release(more);
+    assertThat(isGranted(next)).isTrue();
+    assertThat(budget.missing()).isEqualTo(500);
+    assertThat(told.get()).isEqualTo(1);
+
+    free(held);
+    assertThat(isGranted(last)).isTrue();
+    assertThat(told.get()).as("nobody waits").isEqualTo(1);
+  }
+
+  /** And who leaves the queue may have been the first. */
+  @Test
+  void tellsWhoMakesRoomThatTheFirstOneHasLeft() {
+    AtomicInteger told = new AtomicInteger();
+    budget.onMissing(told::incrementAndGet);
+    granted(budget.charge(first, 900));
+    Budget.Request small = budget.charge(second, 200);
+    budget.charge(third, 500);
+    budget.withdraw(small);
+    assertThat(told.get()).isEqualTo(1);
+  }
+
+  /** Bytes that were on their way to a reservation do not come to who waits for others. */
+  @Test
+  void tellsWhoMakesRoomOfBytesThatGoToAReservation() {
+    AtomicInteger told = new AtomicInteger();
+    budget.onMissing(told::incrementAndGet);
+    Room room = room(budget.admit(first, 600, true));
+    Charge inside = granted(budget.charge(first, 600));
+    granted(budget.charge(second, 400));
+    Budget.Request waiting = budget.charge(second, 500);
+    budget.closing(inside);
+    assertThat(budget.missing()).as("as it looks").isNegative();
+    assertThat(told.get()).isZero();
+
+    budget.release(inside);
+    assertThat(isGranted(waiting)).isFalse();
+    assertThat(budget.missing()).isEqualTo(500);
+    assertThat(told.get()).isEqualTo(1);
+
+    budget.close(room);
+    assertThat(isGranted(waiting)).isTrue();
   }
 
   @Test
@@ -72,6 +158,25 @@ class BudgetTest {
     free(held);
     free(granted(goesOn));
     assertThat(isGranted(begins)).isTrue();
+  }
+
+  /** Who keeps what the first one waits for may wait for that turn. */
+  @Test
+  void letsWhoHasTheTurnGoBeforeWhoBegins() {
+    Charge held = granted(budget.charge(first, 300));
+    Budget.Request begins = budget.admit(second, 800, true);
+    assertThat(isGranted(budget.charge(third, 100))).as("stands behind it").isFalse();
+
+    Charge inTurn = granted(budget.chargeInTurn(third, 100));
+    Budget.Request tooMuch = budget.chargeInTurn(third, 700);
+
+    assertThat(isGranted(tooMuch)).isFalse();
+    assertThat(budget.picture(Set.of()).continuing()).containsExactly(tooMuch);
+    assertThat(isGranted(begins)).isFalse();
+    free(held);
+    assertThat(isGranted(tooMuch)).isTrue();
+    free(inTurn);
+    free(granted(tooMuch));
   }
 
   @Test
@@ -107,6 +212,67 @@ class BudgetTest {
 
     assertThat(isGranted(begins)).isFalse();
     assertThat(isGranted(budget.charge(child, 300))).isTrue();
+  }
+
+  /** Else each byte that comes back would go to one more who keeps it and wants more. */
+  @Test
+  void whoHasMemoryGoesBeforeWhoContinuesForAParent() {
+    Charge table = granted(budget.charge(first, 300));
+    Account child = budget.inherit(first, false, "child", 7);
+    Account other = budget.inherit(first, false, "other", 8);
+    Charge own = granted(budget.charge(other, 300));
+    Charge more = granted(budget.charge(other, 400));
+    Budget.Request heir = budget.charge(child, 300);
+    Budget.Request holder = budget.charge(other, 300);
+
+    free(more);
+    assertThat(isGranted(holder)).isTrue();
+    assertThat(isGranted(heir)).isFalse();
+    free(own);
+    assertThat(isGranted(heir)).isTrue();
+
+    free(table);
+    free(granted(heir));
+    free(granted(holder));
+  }
+
+  /** The same in the reservation of the parent. */
+  @Test
+  void whoHasMemoryGoesBeforeWhoDrawsOnAParentsReservation() {
+    Room room = room(budget.admit(first, 1000, true));
+    Account child = budget.inherit(first, false, "child", 7);
+    Account other = budget.inherit(first, false, "other", 8);
+    Charge own = granted(budget.charge(other, 500));
+    Charge more = granted(budget.charge(other, 500));
+    Budget.Request heir = budget.charge(child, 300);
+    Budget.Request holder = budget.charge(other, 300);
+
+    free(more);
+    assertThat(isGranted(holder)).isTrue();
+    assertThat(isGranted(heir)).isFalse();
+    free(own);
+    assertThat(isGranted(heir)).isTrue();
+
+    free(granted(heir));
+    free(granted(holder));
+    budget.close(room);
+  }
+
+  /** Its parent may hold what the others want. */
+  @Test
+  void whoContinuesForAParentGetsWhatIsTooLittleForOthers() {
+    Charge table = granted(budget.charge(first, 800));
+    Charge own = granted(budget.charge(second, 200));
+    Budget.Request holder = budget.charge(second, 700);
+    Budget.Request heir = budget.charge(budget.inherit(first, false, "child", 7), 150);
+    assertThat(isGranted(heir)).isFalse();
+
+    free(own);
+    assertThat(isGranted(holder)).isFalse();
+    assertThat(isGranted(heir)).isTrue();
+    free(table);
+    free(granted(heir));
+    free(granted(holder));
   }
 
   @Test
@@ -238,6 +404,180 @@ class BudgetTest {
     assertThat(budget.heldOnlyBy(first)).isFalse();
     budget.closing(mine);
     assertThat(budget.heldOnlyBy(second)).as("a free is on its way").isFalse();
+  }
+
+  // --- lending ------------------------------------------------------------------------------
+
+  /** Of a buffer that was on the device, and is below now. */
+  private Charge below(Account account, long bytes) {
+    Charge charge = granted(budget.charge(account, bytes));
+    budget.wentBelow(charge);
+    free(charge);
+    return charge;
+  }
+
+  private static Charge cameBack(Budget.Request request) {
+    assertThat(isGranted(request)).isTrue();
+    return request.charges.getFirst();
+  }
+
+  /** What was in use went below, and all of the device was promised since. */
+  private Budget.Request returnIntoPromised(long bytes) {
+    Charge before = below(first, bytes);
+    room(budget.admit(second, 900, true));
+    return budget.chargeAgain(first, List.of(before), List.of());
+  }
+
+  @Test
+  void nothingIsLentBeforeNothingElseHelps() {
+    Budget.Request comesBack = returnIntoPromised(400);
+    assertThat(isGranted(comesBack)).isFalse();
+    assertThat(budget.missing()).isEqualTo(300);
+
+    assertThat(budget.lend()).as("nothing more is missing").isZero();
+    assertThat(isGranted(comesBack)).isTrue();
+    assertThat(budget.stats().inUse()).isEqualTo(400);
+    assertThat(budget.stats().reserved()).isEqualTo(900);
+    mayBeLent = 300;
+  }
+
+  @Test
+  void whoDrawsOnWhatIsLentWaitsForOthersToLeave() {
+    AtomicInteger told = new AtomicInteger();
+    budget.onMissing(told::incrementAndGet);
+    Budget.Request comesBack = returnIntoPromised(400);
+    budget.lend();
+    Charge some = granted(budget.charge(second, 500));
+    Budget.Request more = budget.charge(second, 300);
+    assertThat(isGranted(more)).as("100 are there").isFalse();
+    assertThat(more.continues).isTrue();
+    assertThat(budget.missing()).isEqualTo(200);
+
+    free(cameBack(comesBack));
+    assertThat(isGranted(more)).isTrue();
+    assertThat(budget.stats().inUse()).isEqualTo(800);
+    assertThat(budget.stats().reserved()).isEqualTo(100);
+    free(some);
+  }
+
+  @Test
+  void nothingIsPromisedWhileSomethingIsLent() {
+    Budget.Request comesBack = returnIntoPromised(400);
+    budget.lend();
+    Budget.Request other = budget.admit(third, 10, true);
+    assertThat(isGranted(other)).isFalse();
+    assertThat(isGranted(budget.admit(first, 0, true))).as("that is nothing").isTrue();
+    assertThat(isGranted(budget.charge(first, 10))).isFalse();
+    assertThat(budget.missing()).as("10 for each, and what is lent").isEqualTo(320);
+    free(cameBack(comesBack));
+    assertThat(isGranted(other)).isTrue();
+  }
+
+  @Test
+  void theEndOfAReservationIsTheEndOfTheLoan() {
+    Charge before = below(first, 400);
+    Room promised = room(budget.admit(second, 900, true));
+    Budget.Request comesBack = budget.chargeAgain(first, List.of(before), List.of());
+    budget.lend();
+    budget.close(promised);
+    assertThat(budget.stats().reserved()).isZero();
+    assertThat(budget.freeBytes()).isEqualTo(600);
+    assertThat(isGranted(comesBack)).isTrue();
+  }
+
+  /** Buffers of reservations leave for it, although their bytes go back to those. */
+  @Test
+  void whatLeavesAReservationIsLentToo() {
+    Charge before = below(first, 400);
+    Room promised = room(budget.admit(second, 900, true));
+    Charge inside = granted(budget.charge(second, 800));
+    Budget.Request comesBack = budget.chargeAgain(first, List.of(before), List.of());
+    Budget.Helped helped = budget.helped();
+    assertThat(budget.wouldHelp(inside, helped)).as("it goes back to the reservation").isFalse();
+
+    assertThat(budget.lend()).isEqualTo(200);
+    free(inside);
+    assertThat(isGranted(comesBack)).isTrue();
+    assertThat(budget.free(promised)).isEqualTo(900);
+    mayBeLent = 300;
+  }
+
+  @Test
+  void whatIsLentIsNotGivenFromHandToHand() {
+    Budget.Request comesBack = returnIntoPromised(400);
+    budget.lend();
+    Charge lent = cameBack(comesBack);
+    budget.closing(lent);
+    assertThat(budget.renew(first, lent)).as("it goes back to who it was promised to").isNull();
+    assertThat(budget.renew(first, List.of(lent), 400)).isNull();
+    assertThat(budget.stats().inUse()).isEqualTo(400);
+    assertThat(budget.stats().pendingFree()).isEqualTo(400);
+    budget.release(lent);
+    assertThat(budget.stats().inUse()).isZero();
+  }
+
+  /** Those for whom it is promised may wait for the turn. */
+  @Test
+  void whoHasTheTurnForANewBufferIsLentToo() {
+    granted(budget.charge(first, 100));
+    Room promised = room(budget.admit(second, 800, true));
+    Budget.Request inTurn = budget.chargeInTurn(third, 400);
+    assertThat(isGranted(inTurn)).as("as long as others may leave").isFalse();
+
+    assertThat(budget.lend()).isZero();
+    Charge lent = granted(inTurn);
+    assertThat(budget.stats().inUse()).isEqualTo(500);
+    assertThat(budget.free(promised)).isEqualTo(800);
+    assertThat(isGranted(budget.admit(third, 10, true))).as("promised meanwhile").isFalse();
+    free(lent);
+    mayBeLent = 300;
+  }
+
+  @Test
+  void whoHasTheTurnAndAReservationDrawsOnThat() {
+    Room promised = room(budget.admit(second, 800, true));
+    granted(budget.charge(first, 150));
+    Budget.Request inTurn = budget.chargeInTurn(second, 700);
+    granted(inTurn);
+    assertThat(budget.free(promised)).isEqualTo(100);
+  }
+
+  /** Stopped just as it was granted, by who waits and by who asked. */
+  @Test
+  void whatIsForgottenTwiceIsGivenBackOnce() {
+    granted(budget.charge(first, 100));
+    Budget.Request besides = budget.chargeBesides(second, 400, List.of());
+    Budget.Request promised = budget.admit(third, 200, true);
+    for (int i = 0; i < 2; i++) {
+      Waiting.forget(budget, besides);
+      Waiting.forget(budget, promised);
+      assertThat(budget.stats().inUse()).isEqualTo(100);
+      assertThat(budget.stats().pendingFree()).isZero();
+      assertThat(budget.stats().reserved()).isZero();
+    }
+  }
+
+  // --- who is in less of a hurry ------------------------------------------------------------
+
+  @Test
+  void whoWaitsToReserveIsTheOnlyOneWhoIsPatient() {
+    granted(budget.charge(first, 900));
+    Budget.Request reserves = budget.admit(second, 300, true);
+    assertThat(budget.missing()).isEqualTo(200);
+    assertThat(budget.missingAtOnce()).isZero();
+    assertThat(budget.missingSince(reserves.since)).isEqualTo(200);
+    assertThat(budget.missingSince(reserves.since - 1)).as("it has just begun").isZero();
+
+    budget.charge(first, 500);
+    assertThat(budget.missingAtOnce()).isEqualTo(400);
+    assertThat(budget.missing()).isEqualTo(700);
+  }
+
+  @Test
+  void aTryThatBeginsAgainIsNot() {
+    granted(budget.charge(first, 900));
+    budget.admitTry(second, 300);
+    assertThat(budget.missingAtOnce()).isEqualTo(200);
   }
 
   private void free(Charge charge) {

@@ -46,6 +46,15 @@ class DeviceMemorySimTest {
 
   @ParameterizedTest
   @MethodSource("seeds")
+  void theLimitHoldsInAnArena(long seed) {
+    try (TestDevice world = TestDevice.open(config().withPool(MemoryPool.ARENA))) {
+      run(world, seed);
+      ((ArenaPool) world.device.pool()).check();
+    }
+  }
+
+  @ParameterizedTest
+  @MethodSource("seeds")
   void theLimitHoldsHoweverTasksInterleave(long seed) {
     try (TestDevice world = TestDevice.open(config())) {
       run(world, seed);

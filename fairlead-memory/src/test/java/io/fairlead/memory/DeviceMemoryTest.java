@@ -42,12 +42,12 @@ class DeviceMemoryTest {
   private TestDevice world;
 
   private Device open(MemoryConfig config) {
-    world = TestDevice.open(config.withLimit(LIMIT));
+    world = TestDevice.open(config.withLimit(LIMIT).withSpill(SpillConfig.OFF));
     return world.device;
   }
 
   private static MemoryConfig waiting(Duration wait) {
-    return MemoryConfig.defaults().withWait(wait);
+    return MemoryConfig.defaults().withWait(wait).withSpill(SpillConfig.OFF);
   }
 
   @AfterEach
@@ -96,11 +96,43 @@ class DeviceMemoryTest {
     DeviceBuffer first = device.allocate(1000);
     DeviceBuffer second = device.allocate(256);
 
-    assertThat(device.memory()).isEqualTo(new MemoryStats(LIMIT, 1280, 0, 1280, 2, 0, 0, 0));
+    assertThat(device.memory())
+        .isEqualTo(
+            new MemoryStats(
+                LIMIT,
+                1280,
+                0,
+                1280,
+                2,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                MemoryStats.Moved.NONE,
+                MemoryStats.Waits.NONE));
     first.close();
     second.close();
     device.context().reached().await();
-    assertThat(device.memory()).isEqualTo(new MemoryStats(LIMIT, 0, 0, 1280, 2, 0, 1280, 0));
+    assertThat(device.memory())
+        .isEqualTo(
+            new MemoryStats(
+                LIMIT,
+                0,
+                0,
+                1280,
+                2,
+                0,
+                1280,
+                0,
+                0,
+                0,
+                0,
+                0,
+                MemoryStats.Moved.NONE,
+                MemoryStats.Waits.NONE));
   }
 
   @Test

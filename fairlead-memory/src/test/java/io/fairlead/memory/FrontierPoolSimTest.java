@@ -31,8 +31,14 @@ class FrontierPoolSimTest {
   private static final int LIVE_MAX = 12;
   private static final long[] SIZES = {256, 1024, 1024, 4096};
 
+  /** Hardly any twice, so that an arena cuts and merges. */
+  private static final long[] MANY_SIZES = LongStream.range(1, 17).map(i -> 256 * i).toArray();
+
   /** Within so many seeds, a pool that forgets frontiers is found. */
   private static final int SEEDS_TO_FIND = 3;
+
+  /** And one that forgets those of a part. */
+  private static final int SEEDS_TO_FIND_PARTS = 20;
 
   static LongStream seeds() {
     return LongStream.rangeClosed(1, Boolean.getBoolean("fairlead.long") ? 400 : 30);
@@ -51,20 +57,44 @@ class FrontierPoolSimTest {
     assertThat(new Run(seed, 16 << 10).wrong()).as("seed %d", seed).isZero();
   }
 
+  @ParameterizedTest
+  @MethodSource("seeds")
+  void alsoWherePiecesAreCutAndMerged(long seed) {
+    for (long limit : new long[] {4L << 20, 16 << 10}) {
+      assertThat(new Run(seed, limit, MemoryPool.ARENA, MANY_SIZES).wrong())
+          .as("seed %d, limit %d", seed, limit)
+          .isZero();
+    }
+  }
+
+  @Test
+  void anArenaThatForgetsFrontiersIsFound() {
+    for (String mutant :
+        List.of("pool.frontier.skip", "pool.split.nofrontier", "pool.merge.nofrontier")) {
+      int found = 0;
+      try (var _ = Mutant.enable(mutant)) {
+        for (long seed = 1; seed <= SEEDS_TO_FIND_PARTS && found == 0; seed++) {
+          found += isFound(seed, 16 << 10, MemoryPool.ARENA, MANY_SIZES) ? 1 : 0;
+        }
+      }
+      assertThat(found).as(mutant).isPositive();
+    }
+  }
+
   @Test
   void aPoolThatForgetsFrontiersIsFound() {
     int found = 0;
     try (var _ = Mutant.enable("pool.frontier.skip")) {
       for (long seed = 1; seed <= SEEDS_TO_FIND; seed++) {
-        found += isFound(seed) ? 1 : 0;
+        found += isFound(seed, 4L << 20, MemoryPool.FAIRLEAD, SIZES) ? 1 : 0;
       }
     }
     assertThat(found).isPositive();
   }
 
-  private static boolean isFound(long seed) {
+  private static boolean isFound(long seed, long limit, MemoryPool pool, long[] sizes) {
     try {
-      return new Run(seed, 4L << 20).wrong() > 0;
+      return new Run(seed, limit, pool, sizes).wrong() > 0;
     } catch (DeviceException fault) {
       return true; // the host device itself has seen a use before the allocation
     }
@@ -77,19 +107,28 @@ class FrontierPoolSimTest {
   private static final class Run {
     private final Random random;
     private final long limit;
+    private final MemoryPool pool;
+    private final long[] sizes;
     private final List<Live> live = new ArrayList<>();
     private final List<Read> reads = new ArrayList<>();
     private final List<DeviceStream> streams = new ArrayList<>();
     private int next;
 
     Run(long seed, long limit) {
+      this(seed, limit, MemoryPool.FAIRLEAD, SIZES);
+    }
+
+    Run(long seed, long limit, MemoryPool pool, long[] sizes) {
       this.random = new Random(seed);
       this.limit = limit;
+      this.pool = pool;
+      this.sizes = sizes;
     }
 
     long wrong() {
       MemoryConfig config =
           MemoryConfig.defaults()
+              .withPool(pool)
               .withLimit(limit)
               .withCachedBytesMax(limit)
               .withWait(Duration.ZERO);
@@ -101,6 +140,9 @@ class FrontierPoolSimTest {
         HostStepper stepper = world.stepper();
         for (int step = 0; step < STEPS; step++) {
           step(world, stepper, arena);
+          if (world.device.pool() instanceof ArenaPool pieces) {
+            pieces.check();
+          }
         }
         live.forEach(each -> each.buffer.close());
         Completion<Void> all = world.device.context().reached();
@@ -140,7 +182,7 @@ class FrontierPoolSimTest {
       if (live.size() == LIVE_MAX) {
         return;
       }
-      long bytes = SIZES[random.nextInt(SIZES.length)];
+      long bytes = sizes[random.nextInt(sizes.length)];
       DeviceBuffer buffer;
       try {
         buffer =

@@ -15,16 +15,22 @@ import io.fairlead.host.HostFaults;
 import io.fairlead.host.HostStepper;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Fork;
+import io.fairlead.task.ForkOptions;
 import io.fairlead.task.TaskScope;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Fairlead's own pool: who gets a block again, when, and when the driver gets it back. */
 class FrontierPoolTest {
@@ -227,23 +233,15 @@ class FrontierPoolTest {
   void aBlockOfAReservationGoesBackToIt() {
     world = TestDevice.open(config().withLimit(1 << 20));
     Device device = world.device;
-    world.tasks.enter(
-        "careful",
-        0,
-        () -> {
-          try (Reservation reservation = device.reserve(1 << 20)) {
-            for (int i = 0; i < 20; i++) {
-              try (DeviceBuffer buffer = device.allocate(1 << 20)) {
-                assertThat(reservation.free()).isZero();
-                buffer.fill((byte) i);
-              }
-            }
+    world.repeatReserved(
+        1 << 20,
+        20,
+        (reservation, round) -> {
+          try (DeviceBuffer buffer = device.allocate(1 << 20)) {
+            assertThat(reservation.free()).isZero();
+            buffer.fill((byte) round);
           }
-          return null;
         });
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
-    assertThat(device.memory().reserved()).isZero();
   }
 
   @Test
@@ -288,6 +286,45 @@ class FrontierPoolTest {
     assertThat(driverUses()).isZero();
   }
 
+  /** What is kept keeps the driver from merging what lies between. */
+  @Test
+  void whereMemoryIsScarceLittleIsKeptOnceAnotherSizeIsAskedFor() {
+    List<DeviceBuffer> living = closeSome(1 << 20);
+    Device device = world.device;
+    living.add(device.allocate(BYTES));
+    assertThat(device.memory().cached()).as("its size was there").isEqualTo(49 * BYTES);
+
+    living.add(device.allocate(2 * BYTES));
+    long unused = device.memory().limit() - device.memory().inUse();
+    while (device.memory().cached() > unused / 16
+        || driverUses() > device.memory().inUse() + device.memory().cached()) {
+      Thread.onSpinWait(); // who asks waits for a moment only; ends by the test's timeout
+    }
+    assertThat(device.memory().cached()).as("not all of it").isPositive();
+    living.forEach(DeviceBuffer::close);
+  }
+
+  @Test
+  void whereThereIsEnoughEverythingIsKept() {
+    List<DeviceBuffer> living = closeSome(2 << 20);
+    living.add(world.device.allocate(2 * BYTES));
+    assertThat(world.device.memory().cached()).isEqualTo(50 * BYTES);
+    living.forEach(DeviceBuffer::close);
+  }
+
+  /** 198 buffers, and 50 more that are not used any more. */
+  private List<DeviceBuffer> closeSome(long limit) {
+    world = TestDevice.open(config().withLimit(limit));
+    List<DeviceBuffer> all = allocate(248, new HashSet<>());
+    world.device.context().reached().await();
+    for (int i = 0; i < 50; i++) {
+      all.remove(3 * i).close();
+    }
+    world.device.context().reached().await();
+    assertThat(world.device.memory().cached()).isEqualTo(50 * BYTES);
+    return all;
+  }
+
   @Test
   void aDriverWithoutRoomGetsUnusedBlocksBackBeforeAnybodyIsRefused() {
     world = TestDevice.open(config());
@@ -300,6 +337,92 @@ class FrontierPoolTest {
       buffer.fill((byte) 1);
       assertThat(device.memory().cached()).isZero();
     }
+  }
+
+  // --- a driver that refuses a free ---------------------------------------------------------
+
+  @Test
+  void aRefusedFreeLosesNeitherItsBlockNorItsNeighbours() {
+    long limit = 4 * BYTES;
+    world =
+        TestDevice.open(
+            config().withLimit(limit).withCachedBytesMax(limit).withWait(Duration.ofSeconds(2)));
+    Device device = world.device;
+    List<DeviceBuffer> buffers = new ArrayList<>();
+    for (int i = 0; i < 3; i++) {
+      buffers.add(device.allocate(BYTES));
+    }
+    device.context().reached().await();
+    buffers.forEach(DeviceBuffer::close);
+    HostFaults.of(world.driver).failCall(DriverCall.FREE_ASYNC, 2, DriverException.INVALID_VALUE);
+    Completion<Void> trimmed = device.trim();
+    assertThatThrownBy(trimmed::await)
+        .isInstanceOf(DeviceException.class)
+        .hasMessageContaining("injected");
+
+    assertThat(device.memory().cached()).isEqualTo(BYTES).isEqualTo(driverUses());
+    // the whole limit: it would not fit if one of them were still counted, or could not be found
+    try (DeviceBuffer all = device.allocate(limit)) {
+      all.fill((byte) 1);
+    }
+    device.context().reached().await();
+    device.trim().await();
+    assertThat(driverUses()).isZero();
+  }
+
+  @Test
+  void anAllocationIsTheBetterForWhatWasNotRefused() {
+    long limit = 4 * BYTES;
+    world = TestDevice.open(config().withLimit(limit).withCachedBytesMax(limit));
+    Device device = world.device;
+    List<DeviceBuffer> buffers = new ArrayList<>();
+    for (int i = 0; i < 4; i++) {
+      buffers.add(device.allocate(BYTES));
+    }
+    device.context().reached().await();
+    buffers.forEach(DeviceBuffer::close);
+    HostFaults faults = HostFaults.of(world.driver);
+    faults.failCall(DriverCall.FREE_ASYNC, 1, DriverException.INVALID_VALUE);
+    device.allocate(2 * BYTES).close(); // two others make room
+    device.context().reached().await();
+    faults.failCall(DriverCall.FREE_ASYNC, 1, DriverException.INVALID_VALUE);
+    assertThatThrownBy(() -> device.allocate(limit))
+        .as("no room without that one")
+        .isInstanceOf(DeviceException.class)
+        .hasMessageContaining("injected");
+    device.allocate(limit).close();
+  }
+
+  @Test
+  void whatTheDriverDoesNotTakeBackAtACloseIsKept() {
+    world = TestDevice.open(config().withCachedBytesMax(BYTES));
+    Device device = world.device;
+    DeviceBuffer large = device.allocate(2 * BYTES);
+    HostFaults.of(world.driver).failCall(DriverCall.FREE_ASYNC, 1, DriverException.INVALID_VALUE);
+    large.close();
+    device.context().reached().await();
+    assertThat(device.memory().inUse()).isZero();
+    device.trim().await();
+    assertThat(driverUses()).isZero();
+  }
+
+  @Test
+  void closingTheDeviceReturnsAllButWhatIsRefused() {
+    world = TestDevice.open(config());
+    Device device = world.device;
+    for (int i = 1; i < 10; i++) {
+      DeviceBuffer buffer = device.allocate((long) i * BYTES);
+      buffer.fill((byte) i);
+      buffer.close();
+    }
+    long context = world.driver.retain(0); // as another library in the process does
+    HostFaults.of(world.driver).failCall(DriverCall.FREE_ASYNC, 3, DriverException.INVALID_VALUE);
+    device.close();
+    long token = world.driver.bind(context);
+    MemoryInfo info = world.driver.memoryInfo(context);
+    world.driver.restore(context, token);
+    assertThat(info.totalBytes() - info.freeBytes()).isBetween((long) BYTES, 9L * BYTES);
+    world.driver.release(context);
   }
 
   // --- its end ------------------------------------------------------------------------------
@@ -431,11 +554,11 @@ class FrontierPoolTest {
     DeviceBuffer kept = device.allocate(2 * BYTES);
     HostFaults.of(world.driver).failOperation(DriverCall.FILL, 1, DriverException.ILLEGAL_ADDRESS);
     kept.fill((byte) 3);
-    device.context().owner().call(() -> true).awaitUninterruptibly(); // behind the trim
+    world.awaitRetired(); // behind the trim
     Completion<Void> ended = device.context().reached();
     stepper.completeAll();
     assertThat(ended.cause()).isInstanceOf(DeviceException.class);
-    assertThat(trimmed.isDone()).isTrue();
+    trimmed.await(); // the owner may be telling it just now
     kept.close();
     device.close();
     assertThat(device.context().stats().leaks()).isZero();
@@ -471,6 +594,66 @@ class FrontierPoolTest {
     return true;
   }
 
+  @Test
+  void ofSeveralOfOneSizeEachIsHadAgainAndNoneTwice() {
+    world = TestDevice.open(config());
+    Set<Long> before = new HashSet<>();
+    List<DeviceBuffer> buffers = allocate(5, before);
+    assertThat(before).hasSize(5);
+    buffers.forEach(DeviceBuffer::close);
+    world.device.context().reached().await();
+    Set<Long> after = new HashSet<>();
+    allocate(5, after).forEach(DeviceBuffer::close);
+    assertThat(after).isEqualTo(before);
+    world.device.trim().await();
+    assertThat(world.device.memory().cached()).isZero();
+    assertThat(driverUses()).as("the newest too is the driver's again").isZero();
+  }
+
+  private List<DeviceBuffer> allocate(int count, Set<Long> addresses) {
+    List<DeviceBuffer> buffers = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      buffers.add(world.device.allocate(BYTES));
+      addresses.add(address(buffers.getLast()));
+    }
+    return buffers;
+  }
+
+  /** Of small ones and of large ones, whose bin goes when it is empty. */
+  @ParameterizedTest
+  @ValueSource(longs = {BYTES, (1 << 20) + 256})
+  void whereManyDisplaceEachOthersNoBlockIsLost(long bytes) {
+    world = TestDevice.open(config(), Map.of("memory", "" + (64L << 20)));
+    Device device = world.device;
+    try (TaskScope<Boolean> scope = world.tasks.scope()) {
+      for (int t = 0; t < 8; t++) {
+        scope.fork(ForkOptions.DEFAULT.eager(true), () -> allocatesAndCloses(device, bytes));
+      }
+      assertThat(scope.join()).hasSize(8).containsOnly(true);
+    }
+    device.context().reached().await();
+    assertThat(device.memory().inUse()).isZero();
+    assertThat(device.memory().cached()).isEqualTo(driverUses());
+    device.trim().await();
+    assertThat(device.memory().cached()).isZero();
+    assertThat(driverUses()).isZero();
+  }
+
+  private static boolean allocatesAndCloses(Device device, long bytes) {
+    for (int i = 0; i < 2_000; i++) {
+      try (DeviceBuffer one = device.allocate(bytes);
+          DeviceBuffer other = device.allocate(bytes)) {
+        if (address(one) == address(other)) {
+          return false;
+        }
+      }
+      if (i % 500 == 0) {
+        device.trim().await();
+      }
+    }
+    return true;
+  }
+
   // --- places -------------------------------------------------------------------------------
 
   @Test
@@ -487,6 +670,11 @@ class FrontierPoolTest {
     assertThat(known).as("enough for what a program keeps").isGreaterThan(1000);
     assertThat(made.toString()).contains("-Dfairlead.memory.sites=all");
     assertThat(sites.callerOfSame(made)).isSameAs(made);
+    long end = System.nanoTime() + Duration.ofSeconds(60).toNanos();
+    while (!made.isKnown() && System.nanoTime() < end) {
+      made = sites.caller();
+    }
+    assertThat(made.isKnown()).as("time earns the next one").isTrue();
     assertThat(sites.callerToTell().isKnown()).as("an error always names its place").isTrue();
     assertThat(new Sites(CreationSites.NONE).callerToTell().isKnown()).isFalse();
   }
@@ -503,7 +691,7 @@ class FrontierPoolTest {
     assertThatThrownBy(() -> MemoryConfig.from(properties))
         .isInstanceOf(IllegalArgumentException.class)
         .hasMessageContaining("fairlead.memory.pool is 'lake'")
-        .hasMessageContaining("driver or fairlead");
+        .hasMessageContaining("driver or fairlead or arena");
     properties.setProperty("fairlead.memory.pool", "fairlead");
     properties.setProperty("fairlead.memory.sites", "all");
     assertThat(MemoryConfig.from(properties).creationSites()).isEqualTo(CreationSites.ALL);

@@ -4,8 +4,17 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.fairlead.device.DeviceConfig;
+import io.fairlead.device.DeviceException;
+import io.fairlead.device.DeviceGraph;
 import io.fairlead.device.DeviceStream;
+import io.fairlead.device.Kernel;
+import io.fairlead.device.ModuleSource;
 import io.fairlead.device.OutOfDeviceMemoryException;
+import io.fairlead.device.Param;
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.DriverException;
+import io.fairlead.device.spi.Grid;
+import io.fairlead.host.HostFaults;
 import io.fairlead.host.HostStepper;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Fork;
@@ -15,6 +24,7 @@ import io.fairlead.task.ScopePolicy;
 import io.fairlead.task.Task;
 import io.fairlead.task.TaskScope;
 import java.time.Duration;
+import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -25,7 +35,10 @@ class GivingBackTest {
   private static final int UNFINISHED_MAX = 4;
   private static final ScopeOptions COLLECT = ScopeOptions.of(ScopePolicy.COLLECT);
   private static final MemoryConfig PATIENT =
-      MemoryConfig.defaults().withLimit(LIMIT).withWait(Duration.ofHours(1));
+      MemoryConfig.defaults()
+          .withLimit(LIMIT)
+          .withWait(Duration.ofHours(1))
+          .withSpill(SpillConfig.OFF);
 
   private TestDevice world;
 
@@ -40,6 +53,59 @@ class GivingBackTest {
   private HostStepper narrow() {
     world = TestDevice.stepped(PATIENT, DeviceConfig.defaults().withUnfinishedMax(UNFINISHED_MAX));
     return world.stepper();
+  }
+
+  @Test
+  void aFreeThatTheDriverRefusesIsTriedAgain() {
+    world = TestDevice.open(MemoryConfig.defaults().withPool(MemoryPool.DRIVER));
+    DeviceBuffer buffer = world.device.allocate(1024);
+    HostFaults.of(world.driver).failCall(DriverCall.FREE_ASYNC, 1, DriverException.NOT_SUPPORTED);
+    assertThatThrownBy(buffer::close)
+        .isInstanceOf(DeviceException.class)
+        .hasMessageContaining("injected");
+    while (world.device.memory().inUse() > 0) { // ends by the test's timeout if it never does
+      world.device.context().reached().await();
+      Thread.onSpinWait();
+    }
+    assertThat(world.device.memory().pendingFree()).isZero();
+  }
+
+  @Test
+  void aCloseThatIsInterruptedWaitsForItsGraphsAllTheSame() throws Exception {
+    CountDownLatch reported = new CountDownLatch(1);
+    CountDownLatch mayEnd = new CountDownLatch(1);
+    world = TestDevice.open(PATIENT.withLeakListener(_ -> reported.countDown()));
+    ModuleSource source = ModuleSource.java("m", Map.of("slow", (_, _, _) -> await(mayEnd)));
+    Kernel slow = world.device.load(source).kernel("slow", Param.inOut(Param.I64));
+    DeviceBuffer buffer = world.device.allocate(8); // stays open, and is reported
+    DeviceStream stream = world.newStream();
+    DeviceGraph graph = stream.capture("slow", () -> slow.launch(stream, Grid.of(1), buffer));
+    graph.launch(stream);
+    graph.close();
+    Thread closer = Thread.ofPlatform().start(world.device::close);
+    awaitWaiting(closer, reported);
+    closer.interrupt();
+    awaitWaiting(closer, reported);
+    assertThat(reported.getCount()).as("the graph has not ended").isEqualTo(1);
+    mayEnd.countDown();
+    closer.join();
+    assertThat(reported.getCount()).isZero();
+  }
+
+  private static void await(CountDownLatch latch) {
+    try {
+      latch.await();
+    } catch (InterruptedException e) {
+      throw new AssertionError(e); // nobody interrupts it
+    }
+  }
+
+  /** Waits, and knows of no interrupt; or has gone on. */
+  private static void awaitWaiting(Thread thread, CountDownLatch wentOn) {
+    while ((thread.isInterrupted() || thread.getState() != Thread.State.TIMED_WAITING)
+        && wentOn.getCount() > 0) {
+      Thread.onSpinWait();
+    }
   }
 
   /** Ends by the test's timeout if it never comes to that. */

@@ -406,21 +406,63 @@ class HazardTest {
   }
 
   @Test
-  void h13ALeaseWhoseStreamWasClosedGivesTheMemoryBack() {
-    DeviceBuffer buffer = world.filled(stepper, BYTES, 7);
-    DeviceStream foreign = world.device.context().openStream(0);
-    Lease lease = buffer.lease(foreign);
-    foreign.close();
-    assertThatThrownBy(lease::close)
-        .isInstanceOf(IllegalStateException.class)
-        .hasMessageContaining("stream " + foreign.id() + " was closed");
-    lease.close();
-    DeviceStream other = world.newStream();
-    other.fill(buffer, 0, BYTES, (byte) 9);
-    other.copyToHost(host, buffer, 0);
+  void h13TheNextOwnerComesAfterForeignWorkOnAStreamThatWasClosedFirst() {
+    for (boolean signalled : new boolean[] {false, true}) {
+      DeviceBuffer buffer = world.filled(stepper, BYTES, 7);
+      DeviceStream foreign = world.device.context().openStream(0);
+      Lease lease = buffer.lease(foreign, Access.READ);
+      foreignReadBehind(foreign, lease, signalled);
+      foreign.close();
+      lease.close();
+      lease.close();
+      assertTheNextOwnerComesAfterTheRead(buffer);
+    }
+  }
+
+  @Test
+  void h13AWriteComesAfterForeignWorkOnAStreamThatIsCaptured() {
+    for (boolean signalled : new boolean[] {false, true}) {
+      DeviceBuffer buffer = world.filled(stepper, BYTES, 7);
+      DeviceStream foreign = world.newStream();
+      Lease lease = buffer.lease(foreign, Access.READ);
+      foreignReadBehind(foreign, lease, signalled);
+      foreign
+          .capture(
+              "meanwhile",
+              () ->
+                  assertThatThrownBy(lease::close)
+                      .isInstanceOf(IllegalStateException.class)
+                      .hasMessageContaining("is being captured: close it before"))
+          .close();
+      DeviceStream writer = world.newStream();
+      writer.fill(buffer, 0, BYTES, (byte) 9);
+      adversarially(writer);
+
+      assertHostIs(7);
+      buffer.close();
+    }
+  }
+
+  private void foreignReadBehind(DeviceStream foreign, Lease lease, boolean signalled) {
+    if (signalled) {
+      Completion<Void> begun = foreign.reached();
+      stepper.completeAll();
+      assertThat(begun.isDone()).isTrue();
+    } else {
+      foreign.checkpoint();
+    }
+    behindOurBack(() -> world.driver.copyToHost(foreign.handle(), host, lease.address()));
+  }
+
+  private void assertTheNextOwnerComesAfterTheRead(DeviceBuffer buffer) {
     buffer.close();
-    adversarially(other);
-    assertHostIs(9);
+    DeviceStream hasty = world.newStream();
+    DeviceBuffer next = world.device.allocate(BYTES);
+    hasty.fill(next, 0, BYTES, (byte) 9);
+    adversarially(hasty);
+
+    assertHostIs(7);
+    next.close();
     assertEverythingWasFreed();
   }
 
@@ -498,10 +540,41 @@ class HazardTest {
     HostBlock other = blocks.take(4096);
     assertThat(other.segment().address()).isNotEqualTo(address);
     stepper.completeAll();
-    try (HostBlock again = blocks.take(4096)) {
-      assertThat(again.segment().address()).isEqualTo(address);
+    while (!isLentNow(blocks, address)) {
+      Thread.onSpinWait(); // another thread may be about to hear of the second one
     }
     other.close();
+  }
+
+  /** Others of its size may have been made meanwhile; they are lent in any order. */
+  private static boolean isLentNow(HostBlocks blocks, long address) {
+    try (HostBlock one = blocks.take(4096);
+        HostBlock another = blocks.take(4096);
+        HostBlock third = blocks.take(4096)) {
+      return Stream.of(one, another, third).anyMatch(each -> each.segment().address() == address);
+    }
+  }
+
+  @Test
+  void aBlockWhoseStreamTheDriverHasForgottenComesBackAfterAllOtherWork() {
+    HostBlocks blocks = world.device.context().hostBlocks();
+    HostBlock block = blocks.take(4096);
+    long address = block.segment().address();
+    long[] handle = new long[1];
+    behindOurBack(() -> handle[0] = world.driver.streamCreate(world.driver.current(), 0, null));
+    DeviceStream gone = world.device.context().adoptStream(handle[0]);
+    block.usedUntil(gone.mark());
+    DeviceStream other = world.newStream();
+    DeviceBuffer buffer = world.device.allocate(BYTES);
+    other.fill(buffer, 0, BYTES, (byte) 1);
+    behindOurBack(() -> world.driver.streamDestroy(gone.handle()));
+    block.close(); // an exception would lose it
+    HostBlock meanwhile = blocks.take(4096);
+    assertThat(meanwhile.segment().address()).isNotEqualTo(address);
+    gone.close();
+    buffer.close();
+    stepper.completeAll();
+    meanwhile.close();
   }
 
   // --- H16: order, not waiting
@@ -540,6 +613,12 @@ class HazardTest {
         new Rule("ledger.alloc.skip", this::h5UseAfterTheAllocation),
         new Rule("ledger.slice.own", this::h11AViewSharesTheLedgerOfItsBuffer),
         new Rule("ledger.lease.skip", this::h13AWriteComesAfterWhatALeaseDid),
+        new Rule("ledger.lease.begin", this::h13AWriteComesAfterWhatWasEnqueuedBehindOurBack),
+        new Rule(
+            "device.foreignend.skip",
+            this::h13TheNextOwnerComesAfterForeignWorkOnAStreamThatWasClosedFirst),
+        new Rule(
+            "device.foreignend.skip", this::h13AWriteComesAfterForeignWorkOnAStreamThatIsCaptured),
         new Rule("download.early", this::h7TheHostReadsOnlyWhatHasArrived),
         new Rule("staging.recycle.early", this::h8StagingIsReusedOnlyAfterItsCopy),
         new Rule("memory.release.early", this::h12MemoryIsInUseUntilItsFreeWasReached));

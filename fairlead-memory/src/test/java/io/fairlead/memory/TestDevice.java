@@ -10,12 +10,14 @@ import io.fairlead.device.spi.Driver;
 import io.fairlead.host.HostDriverProvider;
 import io.fairlead.host.HostStepper;
 import io.fairlead.task.Completion;
+import io.fairlead.task.Retired;
 import io.fairlead.task.TaskConfig;
 import io.fairlead.task.TaskRuntime;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.UnaryOperator;
 
 /** A host device of its own for a test, stepped or not, with everything around it. */
 final class TestDevice implements AutoCloseable {
@@ -29,11 +31,19 @@ final class TestDevice implements AutoCloseable {
   private final List<DeviceStream> streams = new ArrayList<>();
 
   private TestDevice(MemoryConfig memory, DeviceConfig contexts, Map<String, String> settings) {
+    this(memory, contexts, settings, driver -> driver);
+  }
+
+  private TestDevice(
+      MemoryConfig memory,
+      DeviceConfig contexts,
+      Map<String, String> settings,
+      UnaryOperator<Driver> around) {
     Map<String, String> all =
         new HashMap<>(Map.of("memory", Long.toString(MEMORY), "poison", "true", "workers", "2"));
     all.putAll(settings);
     tasks = TaskRuntime.open(TaskConfig.DEFAULT);
-    driver = new HostDriverProvider().open(all);
+    driver = around.apply(new HostDriverProvider().open(all));
     for (int i = 0; i < driver.deviceCount(); i++) {
       DeviceConfig config = contexts;
       if (isStepped()) {
@@ -54,6 +64,11 @@ final class TestDevice implements AutoCloseable {
 
   static TestDevice open(MemoryConfig memory, Map<String, String> settings) {
     return new TestDevice(memory, DeviceConfig.defaults(), settings);
+  }
+
+  /** Of a driver that something stands around. */
+  static TestDevice open(MemoryConfig memory, UnaryOperator<Driver> around) {
+    return new TestDevice(memory, DeviceConfig.defaults(), Map.of(), around);
   }
 
   /** Nothing on it moves unless {@link #stepper} says so. */
@@ -93,6 +108,45 @@ final class TestDevice implements AutoCloseable {
     stepper.completeAll();
     assertThat(filled.isDone()).isTrue();
     return buffer;
+  }
+
+  /** What is done in each round with a reservation. */
+  interface Reserved {
+    void run(Reservation reservation, int round);
+  }
+
+  /** In a task that has reserved so much; nothing of it may be left at the end. */
+  void repeatReserved(long bytes, int rounds, Reserved body) {
+    tasks.enter(
+        "careful",
+        0,
+        () -> {
+          try (Reservation reservation = device.reserve(bytes)) {
+            for (int round = 0; round < rounds; round++) {
+              body.run(reservation, round);
+            }
+          }
+          return null;
+        });
+    device.context().reached().await();
+    assertThat(device.memory().inUse()).isZero();
+    assertThat(device.memory().reserved()).isZero();
+  }
+
+  /** Returns once the owner has released all that was retired before: trims, and frees for it. */
+  void awaitRetired() {
+    Completion.Source<Boolean> released = Completion.source();
+    device
+        .context()
+        .owner()
+        .retire(
+            new Retired() {
+              @Override
+              protected void release() {
+                released.complete(true);
+              }
+            });
+    released.completion().await();
   }
 
   /** As a library calls the driver, that was given the context and makes it current itself. */

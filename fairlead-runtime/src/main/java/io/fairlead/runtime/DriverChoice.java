@@ -1,5 +1,6 @@
 package io.fairlead.runtime;
 
+import io.fairlead.comm.Launch;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.DriverProvider;
@@ -19,6 +20,11 @@ import org.jspecify.annotations.Nullable;
 record DriverChoice(Driver driver, String reason) {
   private static final System.Logger LOGGER = System.getLogger("io.fairlead.runtime");
   private static final String HOST = "host";
+
+  /** Whether its devices are this process's own: every rank has as many, and shares none. */
+  boolean isHost() {
+    return driver.name().equals(HOST);
+  }
 
   /**
    * Opens the driver that the configuration asks for. Blocking; not on a virtual thread.
@@ -98,8 +104,10 @@ record DriverChoice(Driver driver, String reason) {
       return new DriverChoice(driver, "auto: the best driver here");
     }
     String reason = "auto: passed over " + String.join("; ", passed);
+    // Ranks of one host find the same there, and one of them says it.
+    boolean says = Launch.current().map(Launch::localRank).orElse(0) == 0;
     LOGGER.log(
-        System.Logger.Level.WARNING,
+        says ? System.Logger.Level.WARNING : System.Logger.Level.DEBUG,
         () ->
             "using device '"
                 + driver.name()

@@ -3,6 +3,7 @@ package io.fairlead.runtime;
 import io.fairlead.comm.Comm;
 import io.fairlead.comm.CommConfig;
 import io.fairlead.comm.InProcess;
+import io.fairlead.comm.Launch;
 import io.fairlead.device.DeviceContext;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.memory.Device;
@@ -25,6 +26,7 @@ import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
@@ -59,6 +61,7 @@ public final class Fairlead implements AutoCloseable {
   private final DriverChoice choice;
   private final List<Device> devices;
   private final RankTraffic traffic = new RankTraffic();
+  private final World world;
 
   /** In the order of their making; closed before the devices that their calls use. */
   private final List<Engine<?>> engines = new CopyOnWriteArrayList<>();
@@ -72,6 +75,7 @@ public final class Fairlead implements AutoCloseable {
     this.tasks = tasks;
     this.choice = choice;
     this.devices = List.copyOf(devices);
+    this.world = new World(tasks, config, traffic);
   }
 
   // --- opening ------------------------------------------------------------------------------
@@ -96,7 +100,7 @@ public final class Fairlead implements AutoCloseable {
       DriverChoice choice = openDriver(tasks, config);
       opened.push(choice.driver());
       List<Device> devices = new ArrayList<>();
-      for (int ordinal = 0; ordinal < choice.driver().deviceCount(); ordinal++) {
+      for (int ordinal : ordinals(choice)) {
         Device device = openDevice(tasks, choice.driver(), ordinal, config);
         opened.push(device);
         devices.add(device);
@@ -106,6 +110,14 @@ public final class Fairlead implements AutoCloseable {
       closeAll(opened, failure);
       throw failure;
     }
+  }
+
+  /** Of a host's devices those that are this rank's. */
+  private static int[] ordinals(DriverChoice choice) {
+    int count = choice.driver().deviceCount();
+    Optional<Launch> launch = choice.isHost() ? Optional.empty() : Launch.current();
+    LocalDevices.warnIfShared(launch, choice.driver().name(), count);
+    return LocalDevices.of(launch, count);
   }
 
   /** Providers may block in native code, which no carrier should: an owner's thread opens them. */
@@ -144,6 +156,11 @@ public final class Fairlead implements AutoCloseable {
    */
   public static List<DriverReport> drivers() {
     return DriverChoice.reports();
+  }
+
+  /** What the transports on the path say of themselves. Opens none. Any thread that may block. */
+  public static List<TransportReport> transports() {
+    return World.reports();
   }
 
   // --- what there is ------------------------------------------------------------------------
@@ -219,6 +236,26 @@ public final class Fairlead implements AutoCloseable {
         tasks.engine(name, rule, factory, DeviceEngines.withDefaults(limits, device()));
     engines.add(engine);
     return engine;
+  }
+
+  /**
+   * The communicator of all ranks of this program: of the processes that a launcher such as {@code
+   * mpirun} started; of this one alone, if it was started by itself. {@link
+   * FairleadConfig#transport} can say otherwise.
+   *
+   * <p>The first call opens it: every rank makes it, and it waits until all have. It ends, and the
+   * message library with it, when this Fairlead is closed, where all ranks meet once more; a
+   * library that has ended cannot start again in the same process. Rank r of a host with g devices
+   * opens devices of its own, r modulo g at least.
+   *
+   * <p>Any thread that may block. Do not close it; {@link Comm#duplicate} makes one to close.
+   *
+   * @throws io.fairlead.comm.spi.TransportException if the ranks cannot find each other: no
+   *     library, one of another family or version, or a rank that does not come; what to do is said
+   */
+  public Comm world() {
+    requireOpen();
+    return world.comm();
   }
 
   /**
@@ -304,9 +341,9 @@ public final class Fairlead implements AutoCloseable {
   // --- closing ------------------------------------------------------------------------------
 
   /**
-   * Ends everything in order: nothing new begins; calls in flight of engines end; work on the
-   * devices ends, and buffers that were left open are reported; then the driver, and last the
-   * owners' threads. Waits for all of it. A second close does nothing.
+   * Ends everything in order: nothing new begins; messages between ranks end; calls in flight of
+   * engines end; work on the devices ends, and buffers that were left open are reported; then the
+   * driver, and last the owners' threads. Waits for all of it. A second close does nothing.
    *
    * <p>Close scopes first, as try-with-resources does by itself: a task that still runs gets {@link
    * IllegalStateException} from its next call on a device.
@@ -318,7 +355,9 @@ public final class Fairlead implements AutoCloseable {
     if (!state.compareAndSet(State.OPEN, State.CLOSING)) {
       return;
     }
-    Deque<AutoCloseable> inOrder = new ArrayDeque<>(engines);
+    Deque<AutoCloseable> inOrder = new ArrayDeque<>();
+    inOrder.add(world);
+    inOrder.addAll(engines);
     inOrder.addAll(devices.reversed());
     inOrder.add(choice.driver());
     inOrder.add(tasks);

@@ -1,5 +1,6 @@
 package io.fairlead.runtime;
 
+import io.fairlead.device.ByteSize;
 import io.fairlead.device.DeviceConfig;
 import io.fairlead.memory.MemoryConfig;
 import io.fairlead.task.TaskConfig;
@@ -22,6 +23,9 @@ import java.util.TreeMap;
  * @param tasks how tasks wait, and the limits of owners
  * @param context the limits of each device context
  * @param memory how each device's memory is handed out; its limit is {@code deviceMemory}
+ * @param transport what carries messages between the ranks of {@link Fairlead#world}: {@code auto},
+ *     {@code in-process}, {@code mpi}, or the name of another provider. {@code auto} takes MPI for
+ *     ranks that a launcher started, else this process alone
  */
 public record FairleadConfig(
     String device,
@@ -31,13 +35,17 @@ public record FairleadConfig(
     Map<String, String> driverSettings,
     TaskConfig tasks,
     DeviceConfig context,
-    MemoryConfig memory) {
+    MemoryConfig memory,
+    String transport) {
 
-  /** The value of {@link #device} that takes the best driver there is. */
+  /** The value of {@link #device} and {@link #transport} that takes the best there is. */
   public static final String AUTO = "auto";
 
   /** Names the driver: {@code auto}, {@code host}, {@code cuda}. */
   public static final String DEVICE_PROPERTY = "fairlead.device";
+
+  /** Names the transport: {@code auto}, {@code in-process}, {@code mpi}. */
+  public static final String TRANSPORT_PROPERTY = "fairlead.transport";
 
   /** How tasks wait: {@code nonblocking}, {@code blocking}, {@code spin}. */
   public static final String SYNC_PROPERTY = "fairlead.sync";
@@ -62,6 +70,10 @@ public record FairleadConfig(
     if (device.isBlank()) {
       throw new IllegalArgumentException(
           "the device is empty; say auto, host, cuda or the name of a driver provider");
+    }
+    if (transport.isBlank()) {
+      throw new IllegalArgumentException(
+          "the transport is empty; say auto, in-process, mpi or the name of a transport provider");
     }
     requireRange("hostDevices", hostDevices);
     requireRange("hostWorkers", hostWorkers);
@@ -88,7 +100,8 @@ public record FairleadConfig(
         Map.of(),
         TaskConfig.DEFAULT,
         DeviceConfig.defaults(),
-        MemoryConfig.defaults());
+        MemoryConfig.defaults(),
+        AUTO);
   }
 
   /** The defaults, changed by the {@code fairlead.*} system properties of this process. */
@@ -108,7 +121,8 @@ public record FairleadConfig(
         .withHostDevices(number(properties, HOST_DEVICES_PROPERTY))
         .withHostWorkers(number(properties, HOST_WORKERS_PROPERTY))
         .withDeviceMemory(bytes(properties, DEVICE_MEMORY_PROPERTY))
-        .withMemory(MemoryConfig.from(properties));
+        .withMemory(MemoryConfig.from(properties))
+        .withTransport(properties.getProperty(TRANSPORT_PROPERTY, AUTO).strip());
   }
 
   private static int number(Properties properties, String name) {
@@ -147,22 +161,46 @@ public record FairleadConfig(
 
   public FairleadConfig withDevice(String name) {
     return new FairleadConfig(
-        name, hostDevices, hostWorkers, deviceMemory, driverSettings, tasks, context, memory);
+        name,
+        hostDevices,
+        hostWorkers,
+        deviceMemory,
+        driverSettings,
+        tasks,
+        context,
+        memory,
+        transport);
   }
 
   public FairleadConfig withHostDevices(int count) {
     return new FairleadConfig(
-        device, count, hostWorkers, deviceMemory, driverSettings, tasks, context, memory);
+        device,
+        count,
+        hostWorkers,
+        deviceMemory,
+        driverSettings,
+        tasks,
+        context,
+        memory,
+        transport);
   }
 
   public FairleadConfig withHostWorkers(int count) {
     return new FairleadConfig(
-        device, hostDevices, count, deviceMemory, driverSettings, tasks, context, memory);
+        device,
+        hostDevices,
+        count,
+        deviceMemory,
+        driverSettings,
+        tasks,
+        context,
+        memory,
+        transport);
   }
 
   public FairleadConfig withDeviceMemory(long bytes) {
     return new FairleadConfig(
-        device, hostDevices, hostWorkers, bytes, driverSettings, tasks, context, memory);
+        device, hostDevices, hostWorkers, bytes, driverSettings, tasks, context, memory, transport);
   }
 
   public FairleadConfig withWaitMode(WaitMode mode) {
@@ -174,22 +212,67 @@ public record FairleadConfig(
     Map<String, String> settings = new TreeMap<>(driverSettings);
     settings.put(name, value);
     return new FairleadConfig(
-        device, hostDevices, hostWorkers, deviceMemory, settings, tasks, context, memory);
+        device,
+        hostDevices,
+        hostWorkers,
+        deviceMemory,
+        settings,
+        tasks,
+        context,
+        memory,
+        transport);
   }
 
   public FairleadConfig withTasks(TaskConfig config) {
     return new FairleadConfig(
-        device, hostDevices, hostWorkers, deviceMemory, driverSettings, config, context, memory);
+        device,
+        hostDevices,
+        hostWorkers,
+        deviceMemory,
+        driverSettings,
+        config,
+        context,
+        memory,
+        transport);
   }
 
   public FairleadConfig withContext(DeviceConfig config) {
     return new FairleadConfig(
-        device, hostDevices, hostWorkers, deviceMemory, driverSettings, tasks, config, memory);
+        device,
+        hostDevices,
+        hostWorkers,
+        deviceMemory,
+        driverSettings,
+        tasks,
+        config,
+        memory,
+        transport);
   }
 
   public FairleadConfig withMemory(MemoryConfig config) {
     return new FairleadConfig(
-        device, hostDevices, hostWorkers, deviceMemory, driverSettings, tasks, context, config);
+        device,
+        hostDevices,
+        hostWorkers,
+        deviceMemory,
+        driverSettings,
+        tasks,
+        context,
+        config,
+        transport);
+  }
+
+  public FairleadConfig withTransport(String name) {
+    return new FairleadConfig(
+        device,
+        hostDevices,
+        hostWorkers,
+        deviceMemory,
+        driverSettings,
+        tasks,
+        context,
+        memory,
+        name);
   }
 
   /** What the host driver is told: settings given by hand win. */

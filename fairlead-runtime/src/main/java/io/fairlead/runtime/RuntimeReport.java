@@ -1,5 +1,6 @@
 package io.fairlead.runtime;
 
+import io.fairlead.device.ByteSize;
 import io.fairlead.device.DeviceStats;
 import io.fairlead.memory.Device;
 import io.fairlead.memory.MemoryStats;

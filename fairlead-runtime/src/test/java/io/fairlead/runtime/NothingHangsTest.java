@@ -7,6 +7,7 @@ import io.fairlead.comm.CommException;
 import io.fairlead.device.OutOfDeviceMemoryException;
 import io.fairlead.memory.Device;
 import io.fairlead.memory.DeviceBuffer;
+import io.fairlead.memory.Hold;
 import io.fairlead.memory.MemoryConfig;
 import io.fairlead.memory.Reservation;
 import io.fairlead.task.Engine;
@@ -91,7 +92,8 @@ class NothingHangsTest {
           "holder",
           0,
           () -> {
-            try (DeviceBuffer held = fairlead.device().allocate(MEMORY)) {
+            try (DeviceBuffer held = fairlead.device().allocate(MEMORY);
+                Hold _ = held.hold()) {
               held.fill((byte) 1);
               assertThatThrownBy(() -> engine.call(1 << 20, words -> "called"))
                   .isInstanceOf(OutOfDeviceMemoryException.class)

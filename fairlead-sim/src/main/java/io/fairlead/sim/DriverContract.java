@@ -17,6 +17,7 @@ import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.JavaKernel;
 import io.fairlead.device.spi.MemoryInfo;
 import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.device.spi.Pieces;
 import io.fairlead.device.spi.StreamListener;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -179,6 +180,19 @@ public abstract class DriverContract {
    */
   protected boolean replacesLostContexts() {
     return true;
+  }
+
+  /** Whether an address names one memory on all devices, so that the driver takes it on each. */
+  protected boolean hasOneAddressSpace() {
+    return false;
+  }
+
+  /**
+   * Whether a memory checker stands before the driver: it waits for the device where the driver
+   * does not, at the end of a stream for one, and makes calls of its own, which a capture minds.
+   */
+  protected boolean isChecked() {
+    return false;
   }
 
   /**
@@ -373,6 +387,11 @@ public abstract class DriverContract {
     Assumptions.assumeTrue(mayLoseContexts(), "needs contexts that may be lost");
   }
 
+  private void needNoChecker() {
+    Assumptions.assumeFalse(
+        isChecked(), "a memory checker stands before the driver, and waits where it does not");
+  }
+
   private void needMemory() {
     Assumptions.assumeTrue(isMemoryOurs(), "needs a device whose memory nobody else uses");
   }
@@ -451,22 +470,66 @@ public abstract class DriverContract {
             Map.entry(DriverCall.MODULE_LOAD, () -> driver.moduleLoad(context, image())),
             Map.entry(DriverCall.KERNEL, () -> driver.kernel(module, "count")),
             Map.entry(DriverCall.LAUNCH, () -> driver.launch(stream, kernel, ONE, arguments)),
-            Map.entry(DriverCall.MEMORY_INFO, () -> driver.memoryInfo(context)));
-    long[] wrongs = devices() > 1 ? new long[] {0, driver.retain(1)} : new long[] {0};
-    for (long wrong : wrongs) {
+            Map.entry(DriverCall.MEMORY_INFO, () -> driver.memoryInfo(context)),
+            Map.entry(DriverCall.TRIM, () -> driver.trimPool(context, Long.MAX_VALUE)));
+    for (long wrong : wrongContexts()) {
       driver.makeCurrent(wrong);
-      calls.forEach(
-          (call, body) -> {
-            if (driver.needsCurrent(call)) {
-              refused(DriverException.INVALID_CONTEXT, body);
-            } else {
-              body.run();
-            }
-          });
+      calls.forEach(this::refusedIfItNeedsItsContext);
     }
     driver.makeCurrent(context);
     calls.values().forEach(Runnable::run);
     await(stream);
+    assertThat(driver.status(context)).isNull();
+  }
+
+  /** None, and that of another device where there is one. */
+  private long[] wrongContexts() {
+    return devices() > 1 ? new long[] {0, driver.retain(1)} : new long[] {0};
+  }
+
+  private void refusedIfItNeedsItsContext(DriverCall call, Runnable body) {
+    if (driver.needsCurrent(call)) {
+      refused(DriverException.INVALID_CONTEXT, body);
+    } else {
+      body.run();
+    }
+  }
+
+  /** Those that take something away: what was refused is there still, and can be taken away. */
+  @Test
+  void endingCallsThatNeedACurrentContextFailWithoutIt() {
+    for (long wrong : wrongContexts()) {
+      driver.makeCurrent(context);
+      long stream = stream();
+      long gone = stream();
+      long event = driver.eventCreate(context);
+      long address = driver.allocAsync(stream, 64);
+      long module = driver.moduleLoad(context, image());
+      MemorySegment block = driver.hostAlloc(context, 64);
+      Map<DriverCall, Runnable> calls =
+          Map.of(
+              DriverCall.STREAM_DESTROY,
+              () -> driver.streamDestroy(gone),
+              DriverCall.EVENT_DESTROY,
+              () -> driver.eventDestroy(event),
+              DriverCall.FREE_ASYNC,
+              () -> driver.freeAsync(stream, address),
+              DriverCall.HOST_FREE,
+              () -> driver.hostFree(context, block),
+              DriverCall.MODULE_UNLOAD,
+              () -> driver.moduleUnload(module));
+      driver.makeCurrent(wrong);
+      calls.forEach(this::refusedIfItNeedsItsContext);
+      driver.makeCurrent(context);
+      calls.forEach(
+          (call, body) -> {
+            if (driver.needsCurrent(call)) {
+              body.run();
+            }
+          });
+      refused(DriverException.INVALID_HANDLE, () -> driver.streamDestroy(gone));
+      await(stream);
+    }
     assertThat(driver.status(context)).isNull();
   }
 
@@ -620,6 +683,7 @@ public abstract class DriverContract {
 
   @Test
   void workOfADestroyedStreamStillEnds() {
+    needNoChecker();
     long stream = stream();
     long event = driver.eventCreate(context);
     Runnable letGo = held(stream);
@@ -1122,6 +1186,32 @@ public abstract class DriverContract {
   }
 
   @Test
+  void aTrimReturnsWhatNobodyUsesAndNothingElse() {
+    needMemory();
+    long stream = stream();
+    long kept = driver.allocAsync(stream, 1 << 20);
+    driver.fill(stream, kept, 1 << 20, (byte) 7);
+    driver.freeAsync(stream, driver.allocAsync(stream, 2 << 20));
+    await(stream);
+    MemoryInfo before = driver.memoryInfo(context);
+    assertThat(before.poolUsedBytes()).isBetween(0L, before.poolBytes());
+    assertThat(before.outsideBytes() + before.poolUnusedBytes()).isEqualTo(before.freeBytes());
+    driver.trimPool(context, 0);
+    MemoryInfo after = driver.memoryInfo(context);
+    assertThat(after.freeBytes()).isEqualTo(before.freeBytes());
+    assertThat(after.poolUnusedBytes()).isZero();
+    assertThat(after.outsideBytes()).isEqualTo(after.freeBytes());
+    MemorySegment read = driver.hostAlloc(context, 1 << 20);
+    driver.copyToHost(stream, read, kept);
+    await(stream);
+    assertThat(read.toArray(JAVA_BYTE)).containsOnly(7);
+    driver.hostFree(context, read);
+    driver.freeAsync(stream, kept);
+    await(stream);
+    assertThat(driver.memoryInfo(context).freeBytes()).isEqualTo(before.freeBytes() + (1 << 20));
+  }
+
+  @Test
   void moreThanThereIsIsRefusedAtOnce() {
     long stream = stream();
     long more = driver.info(0).memoryBytes() + 1;
@@ -1233,6 +1323,226 @@ public abstract class DriverContract {
     refused(DriverException.INVALID_VALUE, () -> driver.hostFree(context, host));
   }
 
+  // --- many pieces at once
+  // ------------------------------------------------------------------------------------
+
+  /** Bytes of each piece: some that no wide copy fits, and some that a block takes several of. */
+  private static final long[] PIECES = {4096, 1, 16, 7, 65_536, 100, 4096, 12_345};
+
+  /** What a piece begins behind a multiple of 64 bytes, there and here. */
+  private static final long[] BESIDE = {0, 3, 0, 5, 0, 4, 8, 0};
+
+  private static final long PIECE_ROOM = 65_536 + 64;
+
+  /** Pieces of {@link #PIECES} in two blocks, whose table is in page-locked memory. */
+  private Pieces pieces(long block, MemorySegment host) {
+    Pieces pieces = new Pieces(driver.hostAlloc(context, 4096));
+    for (int i = 0; i < PIECES.length; i++) {
+      long at = i * PIECE_ROOM + BESIDE[i];
+      pieces.add(block + at, host.asSlice(at, PIECES[i]));
+    }
+    return pieces;
+  }
+
+  private static boolean isInPiece(long offset) {
+    long inside = offset % PIECE_ROOM - BESIDE[(int) (offset / PIECE_ROOM)];
+    return inside >= 0 && inside < PIECES[(int) (offset / PIECE_ROOM)];
+  }
+
+  private void piecesMove() {
+    long stream = stream();
+    long bytes = PIECES.length * PIECE_ROOM;
+    long block = driver.allocAsync(stream, bytes);
+    MemorySegment up = driver.hostAlloc(context, bytes);
+    MemorySegment down = driver.hostAlloc(context, bytes);
+    for (long i = 0; i < bytes; i++) {
+      up.set(JAVA_BYTE, i, (byte) (i * 31 + i / 251));
+    }
+    down.fill((byte) 0x55);
+    driver.fill(stream, block, bytes, (byte) 0x11);
+    driver.copyPiecesToDevice(stream, pieces(block, up));
+    MemorySegment all = driver.hostAlloc(context, bytes);
+    driver.copyToHost(stream, all, block);
+    driver.copyPiecesToHost(stream, pieces(block, down));
+    await(stream);
+    for (long i = 0; i < bytes; i++) {
+      byte moved = up.get(JAVA_BYTE, i);
+      boolean inside = isInPiece(i);
+      if (all.get(JAVA_BYTE, i) != (inside ? moved : 0x11)
+          || down.get(JAVA_BYTE, i) != (inside ? moved : 0x55)) {
+        assertThat(all.get(JAVA_BYTE, i)).as("up, %d", i).isEqualTo(inside ? moved : (byte) 0x11);
+        assertThat(down.get(JAVA_BYTE, i))
+            .as("down, %d", i)
+            .isEqualTo(inside ? moved : (byte) 0x55);
+      }
+    }
+  }
+
+  @Test
+  void piecesMoveAndNothingBesideThem() {
+    driver.preparePieces(context);
+    piecesMove();
+  }
+
+  @Test
+  void piecesMoveAlsoIfNobodyMadeReady() {
+    piecesMove();
+  }
+
+  @Test
+  void madeReadyTwiceIsTheSame() {
+    assertThat(driver.preparePieces(context)).isEqualTo(driver.preparePieces(context));
+    piecesMove();
+  }
+
+  @Test
+  void piecesAreInTheOrderOfTheirStream() {
+    driver.preparePieces(context);
+    long stream = stream();
+    long number = kernel("number");
+    int count = 512;
+    long block = driver.allocAsync(stream, 8L * count * 2);
+    MemorySegment host = driver.hostAlloc(context, 8L * count * 4);
+    Grid grid = Grid.of(count);
+    for (int round = 0; round < 50; round++) {
+      Pieces down = new Pieces(driver.hostAlloc(context, 4096));
+      Pieces again = new Pieces(driver.hostAlloc(context, 4096));
+      for (int i = 0; i < 64; i++) {
+        long from = 64L * i;
+        down.add(block + from, host.asSlice(from, 64));
+        again.add(block + from, host.asSlice(8L * count + from, 64));
+      }
+      LaunchArguments first = new LaunchArguments().scalar(round).buffer(block, 8L * count);
+      driver.launch(stream, number, grid, first);
+      driver.copyPiecesToHost(stream, down);
+      LaunchArguments second = new LaunchArguments().scalar(-round).buffer(block, 8L * count);
+      driver.launch(stream, number, grid, second);
+      driver.copyPiecesToHost(stream, again);
+      await(stream);
+      for (int i = 0; i < count; i++) {
+        assertThat(host.getAtIndex(JAVA_LONG, i)).isEqualTo(round + i);
+        assertThat(host.getAtIndex(JAVA_LONG, count + i)).isEqualTo(-round + i);
+      }
+    }
+  }
+
+  /** By the next operation too, which somebody may have it for. */
+  @Test
+  void aTableMayBeFilledAnewOnceItsCopiesHaveEnded() {
+    driver.preparePieces(context);
+    long stream = stream();
+    long block = driver.allocAsync(stream, 4096);
+    MemorySegment table = driver.hostAlloc(context, 4096);
+    MemorySegment host = driver.hostAlloc(context, 4096);
+    for (int round = 1; round <= 50; round++) {
+      driver.fill(stream, block, 4096, (byte) round);
+      Pieces pieces = new Pieces(table);
+      int others = round % 7;
+      for (int i = 0; i < others; i++) {
+        pieces.add(block + 512L * i, host.asSlice(512L * i, 512));
+      }
+      pieces.add(block + 3584, host.asSlice(3584, 512 - round));
+      driver.copyPiecesToHost(stream, pieces);
+      await(stream);
+      assertThat(host.get(JAVA_BYTE, 4095 - round)).isEqualTo((byte) round);
+      for (int i = 0; i < others; i++) {
+        assertThat(host.get(JAVA_BYTE, 512L * i + 511)).as("of %d", others).isEqualTo((byte) round);
+      }
+    }
+  }
+
+  @Test
+  void noPiecesAndEmptyOnesAreFine() {
+    driver.preparePieces(context);
+    long stream = stream();
+    long block = driver.allocAsync(stream, 256);
+    Pieces none = new Pieces(driver.hostAlloc(context, 4096));
+    driver.copyPiecesToDevice(stream, none);
+    driver.copyPiecesToHost(stream, none);
+    MemorySegment host = driver.hostAlloc(context, 256);
+    host.fill((byte) 3);
+    Pieces pieces = new Pieces(driver.hostAlloc(context, 4096));
+    pieces.add(block, MemorySegment.NULL);
+    pieces.add(block, host);
+    pieces.add(0, MemorySegment.NULL);
+    driver.copyPiecesToDevice(stream, pieces);
+    assertThat(download(stream, block, 1)).containsExactly(0x0303030303030303L);
+    assertThat(driver.status(context)).isNull();
+  }
+
+  @Test
+  void aPieceThatIsRefusedIsNamed() {
+    driver.preparePieces(context);
+    long stream = stream();
+    long block = driver.allocAsync(stream, 256);
+    MemorySegment host = driver.hostAlloc(context, 256);
+    List<MemorySegment> wrong =
+        List.of(MemorySegment.ofArray(new byte[64]), host.asSlice(0, 64).asReadOnly());
+    for (MemorySegment each : wrong) {
+      Pieces pieces = new Pieces(driver.hostAlloc(context, 4096));
+      pieces.add(block, host.asSlice(64, 64));
+      pieces.add(block + 64, each);
+      DriverException e =
+          catchThrowableOfType(
+              DriverException.class, () -> driver.copyPiecesToHost(stream, pieces));
+      assertThat(e).hasMessageStartingWith("piece 1 of 2: ");
+      assertThat(e.status()).isEqualTo(DriverException.INVALID_VALUE);
+    }
+    await(stream);
+    assertThat(driver.status(context)).isNull();
+  }
+
+  /** At once or later, but never done without a word. */
+  @Test
+  @Tag(FAULT)
+  void aPieceOfNoBlockIsRefusedOrAnIllegalAddress() {
+    needFaults();
+    needMemory();
+    driver.preparePieces(context);
+    long stream = stream();
+    Pieces pieces = new Pieces(driver.hostAlloc(context, 4096));
+    MemorySegment host = driver.hostAlloc(context, 256);
+    pieces.add(driver.allocAsync(stream, 256), host.asSlice(0, 128));
+    pieces.add(4711, host.asSlice(128, 128));
+    try {
+      driver.copyPiecesToDevice(stream, pieces);
+    } catch (DriverException e) {
+      assertThat(e).hasMessageStartingWith("piece 1 of 2: ");
+      assertThat(e.status()).isEqualTo(DriverException.INVALID_VALUE);
+      assertThat(driver.status(context)).isNull();
+      return;
+    }
+    expectLost(context, DriverException.ILLEGAL_ADDRESS);
+  }
+
+  /** A graph would read the table at each launch. */
+  @Test
+  void piecesAreNotCaptured() {
+    Graphs graphs = needGraphs();
+    driver.preparePieces(context);
+    long stream = stream();
+    long block = zeroed(stream, 1);
+    long count = kernel("count");
+    Pieces pieces = new Pieces(driver.hostAlloc(context, 4096));
+    pieces.add(block, driver.hostAlloc(context, 8));
+    long executable =
+        captured(
+            graphs,
+            stream,
+            () -> {
+              addOne(stream, count, block);
+              refused(
+                  DriverException.CAPTURE_UNSUPPORTED,
+                  () -> driver.copyPiecesToDevice(stream, pieces));
+              refused(
+                  DriverException.CAPTURE_UNSUPPORTED,
+                  () -> driver.copyPiecesToHost(stream, pieces));
+              addOne(stream, count, block);
+            });
+    graphs.launch(stream, executable);
+    assertThat(download(stream, block, 1)).containsExactly(2);
+  }
+
   @Test
   void devicesShareNoMemory() {
     needTwoDevices();
@@ -1242,6 +1552,13 @@ public abstract class DriverContract {
     long block = driver.allocAsync(there, 4096);
     driver.makeCurrent(context);
     long here = stream();
+    if (hasOneAddressSpace()) {
+      assertThat(driver.allocAsync(here, 4096))
+          .satisfiesAnyOf(
+              address -> assertThat(address).isGreaterThanOrEqualTo(block + 4096),
+              address -> assertThat(address).isLessThanOrEqualTo(block - 4096));
+      return;
+    }
     refused(DriverException.INVALID_VALUE, () -> driver.fill(here, block, 8, (byte) 0));
     refused(DriverException.INVALID_VALUE, () -> driver.freeAsync(here, block));
   }
@@ -1591,6 +1908,7 @@ public abstract class DriverContract {
   /** What creates, loads and asks, by this thread and by others, and the heartbeat. */
   @Test
   void callsElsewhereDoNotDisturbACapture() {
+    needNoChecker();
     Graphs graphs = needGraphs();
     long stream = stream();
     long other = stream();
@@ -1645,7 +1963,7 @@ public abstract class DriverContract {
     graphs.beginCapture(stream);
     for (int i = 0; i < 1_000; i++) {
       assertThat(driver.status(context)).isNull();
-      assertThat(driver.reached(stream)).isLessThan(mark);
+      assertThat(reached(stream)).isLessThan(mark);
     }
     addOne(stream, count, block);
     letGo.run();
@@ -1667,7 +1985,7 @@ public abstract class DriverContract {
     for (int i = 0; i < 1_000; i++) {
       graphs.launch(stream, executable);
       driver.signal(stream, ticket.incrementAndGet());
-      long now = driver.reached(stream);
+      long now = reached(stream);
       assertThat(now).isGreaterThanOrEqualTo(seen);
       seen = now;
       if (i % 64 == 0) {
@@ -1756,7 +2074,7 @@ public abstract class DriverContract {
     graphs.launch(quick, executable);
     driver.signal(quick, 1);
     await(bystander);
-    assertThat(driver.reached(quick)).isZero();
+    assertThat(reached(quick)).isZero();
     letGo.run();
     await(() -> reached(quick) == 1);
     assertThat(download(quick, block, 1)).containsExactly(3);
@@ -1841,32 +2159,38 @@ public abstract class DriverContract {
     long stream = stream();
     long graph = graphs.create(context);
     long executable = graphs.instantiate(graph);
-    Map<DriverCall, Runnable> calls =
-        Map.of(
-            DriverCall.GRAPH_BUILD,
-            () -> graphs.addEmpty(graph, FIRST),
-            DriverCall.GRAPH_LAUNCH,
-            () -> graphs.launch(stream, executable),
-            DriverCall.CAPTURE,
-            () -> {
-              graphs.beginCapture(stream);
-              graphs.endCapture(stream);
-            },
-            DriverCall.GRAPH_DESTROY,
-            () -> {
-              graphs.destroyExecutable(executable);
-              graphs.destroyGraph(graph);
-            });
-    driver.makeCurrent(0);
-    calls.forEach(
-        (call, body) -> {
-          if (driver.needsCurrent(call)) {
-            refused(DriverException.INVALID_CONTEXT, body);
-          }
-        });
-    driver.makeCurrent(context);
-    graphs.launch(stream, executable);
-    await(stream);
+    for (long wrong : wrongContexts()) {
+      driver.makeCurrent(context);
+      long given = graphs.create(context);
+      long made = graphs.instantiate(given);
+      Runnable destroy =
+          () -> {
+            graphs.destroyExecutable(made);
+            graphs.destroyGraph(given);
+          };
+      Map<DriverCall, Runnable> calls =
+          Map.of(
+              DriverCall.GRAPH_BUILD,
+              () -> graphs.addEmpty(graph, FIRST),
+              DriverCall.GRAPH_LAUNCH,
+              () -> graphs.launch(stream, executable),
+              DriverCall.CAPTURE,
+              () -> {
+                graphs.beginCapture(stream);
+                graphs.endCapture(stream);
+              },
+              DriverCall.GRAPH_DESTROY,
+              destroy);
+      driver.makeCurrent(wrong);
+      calls.forEach(this::refusedIfItNeedsItsContext);
+      driver.makeCurrent(context);
+      graphs.launch(stream, executable);
+      await(stream);
+      if (driver.needsCurrent(DriverCall.GRAPH_DESTROY)) {
+        destroy.run();
+      }
+      refused(DriverException.INVALID_HANDLE, () -> graphs.launch(stream, made));
+    }
   }
 
   // --- threads

@@ -55,6 +55,11 @@ public abstract class TransportContract {
   /** Opens all ranks of a world, in this process. */
   protected abstract List<Transport> open(TransportSettings settings);
 
+  /** Whether what a rank failed for reaches the others as the same object, not only in words. */
+  protected boolean sharesCauses() {
+    return true;
+  }
+
   @AfterEach
   final void closeRanks() {
     ranks.forEach(Transport::close);
@@ -527,13 +532,20 @@ public abstract class TransportContract {
     Message message = message(2, 0, 9, memory(0));
     IllegalStateException cause = new IllegalStateException("rank 1 broke");
     ranks.get(1).abort(cause);
-    ranks.get(2).abort(new IllegalStateException("a later failure"));
     for (TransportRequests.Probe request : List.of(stalled, own, elsewhere, message)) {
-      assertThat(failed(request, Reason.PEER_FAILED)).hasCause(cause);
+      assertCause(failed(request, Reason.PEER_FAILED), cause);
     }
-    assertThat(failed(send(0, 2, 5, bytes(8, 1)), Reason.PEER_FAILED)).hasCause(cause);
-    assertThat(failed(receive(2, 0, 5, memory(8)), Reason.PEER_FAILED)).hasCause(cause);
-    assertThat(failed(message(2, 0, 9, memory(0)), Reason.PEER_FAILED)).hasCause(cause);
+    ranks.get(2).abort(new IllegalStateException("a later failure"));
+    assertCause(failed(send(0, 2, 5, bytes(8, 1)), Reason.PEER_FAILED), cause);
+    assertCause(failed(receive(2, 0, 5, memory(8)), Reason.PEER_FAILED), cause);
+    assertCause(failed(message(2, 0, 9, memory(0)), Reason.PEER_FAILED), cause);
+  }
+
+  private void assertCause(TransportException failure, Throwable cause) {
+    assertThat(failure).hasMessageContaining(cause.toString());
+    if (sharesCauses()) {
+      assertThat(failure).hasCause(cause);
+    }
   }
 
   // --- several threads --------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 package io.fairlead.solver;
 
+import io.fairlead.comm.Comm;
 import io.fairlead.memory.Device;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.solver.internal.Hierarchy;
@@ -87,12 +88,35 @@ public final class SparseSolver implements AutoCloseable {
    */
   public static SparseSolver setup(Fairlead fairlead, CsrMatrix matrix, SolverOptions options) {
     Objects.requireNonNull(matrix, "matrix");
-    return new Setup(fairlead, options).ofMatrix(matrix);
+    return new Setup(fairlead, options, null).ofMatrix(matrix);
+  }
+
+  /**
+   * As the other, on ranks that are processes: every rank of {@code world} calls it with the same
+   * matrix and options, and keeps its own part on its own device. Solves then are calls of all
+   * ranks too, in the same order and one at a time; each gets the whole solution, the same bit for
+   * bit as on so many ranks in one process. What is said of memory is of this process alone. A rank
+   * whose device fails, in the setup or in a solve, fails {@code world}.
+   *
+   * @param world such as {@link Fairlead#world}
+   * @param options with as many ranks as {@code world} has, or 1, which means the same
+   */
+  public static SparseSolver setup(
+      Fairlead fairlead, Comm world, CsrMatrix matrix, SolverOptions options) {
+    Objects.requireNonNull(matrix, "matrix");
+    if (options.ranks() != 1 && options.ranks() != world.size()) {
+      throw new IllegalArgumentException(
+          options.ranks()
+              + " ranks were asked for, and the communicator has "
+              + world.size()
+              + ": leave the option out");
+    }
+    return new Setup(fairlead, options.withRanks(world.size()), world).ofMatrix(matrix);
   }
 
   /** The same matrix on several numbers of ranks; its levels are made once. */
   static List<SparseSolver> setup(Fairlead fairlead, CsrMatrix matrix, List<Integer> ranks) {
-    return new Setup(fairlead, SolverOptions.DEFAULT).ofMatrix(matrix, ranks);
+    return new Setup(fairlead, SolverOptions.DEFAULT, null).ofMatrix(matrix, ranks);
   }
 
   /**
@@ -110,7 +134,7 @@ public final class SparseSolver implements AutoCloseable {
       @Nullable CsrMatrix preconditionerMatrix,
       SolverOptions options) {
     Objects.requireNonNull(operator, "operator");
-    return new Setup(fairlead, options).ofOperator(operator, preconditionerMatrix);
+    return new Setup(fairlead, options, null).ofOperator(operator, preconditionerMatrix);
   }
 
   /**
@@ -209,7 +233,7 @@ public final class SparseSolver implements AutoCloseable {
             first.spent().deviceNanos() * NANOS,
             first.spent().messageNanos() * NANOS,
             (nanos - waiting) * NANOS),
-        done.stream().mapToLong(each -> each.spent().messages()).sum(),
+        parts.overRanks(done.stream().mapToLong(each -> each.spent().messages()).sum()),
         first.spent().deviceWaits());
   }
 
@@ -327,9 +351,11 @@ public final class SparseSolver implements AutoCloseable {
     private final SolverOptions options;
     private final Parallel parallel;
     private final long start = System.nanoTime();
+    private final @Nullable Comm world;
     private double hierarchySeconds;
 
-    Setup(Fairlead fairlead, SolverOptions options) {
+    Setup(Fairlead fairlead, SolverOptions options, @Nullable Comm world) {
+      this.world = world;
       this.fairlead = Objects.requireNonNull(fairlead, "fairlead");
       this.options = Objects.requireNonNull(options, "options");
       this.parallel = new TaskParallel(fairlead);
@@ -432,7 +458,10 @@ public final class SparseSolver implements AutoCloseable {
 
     private SparseSolver finish(Levels levels, SolverOptions options, @Nullable Operator operator) {
       Distribution distribution = new Distribution(levels, options.ranks(), operator, parallel);
-      RankParts parts = RankParts.make(fairlead, distribution, options.ranks());
+      RankParts parts =
+          world == null
+              ? RankParts.make(fairlead, distribution, options.ranks())
+              : RankParts.make(fairlead, distribution, world);
       List<SetupReport.LevelSize> sizes = new ArrayList<>();
       for (Levels.OfLevel level : levels.levels()) {
         options.listener().level(sizes.size(), level.rows(), level.entries());

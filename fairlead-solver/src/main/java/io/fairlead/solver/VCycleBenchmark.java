@@ -1,5 +1,6 @@
 package io.fairlead.solver;
 
+import io.fairlead.comm.Comm;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.solver.internal.device.RankParts;
 import io.fairlead.task.WaitMode;
@@ -49,6 +50,15 @@ public final class VCycleBenchmark implements AutoCloseable {
   public static VCycleBenchmark setup(Fairlead fairlead, CsrMatrix matrix, int ranks) {
     SolverOptions options = SolverOptions.DEFAULT.withRanks(ranks);
     SparseSolver solver = SparseSolver.setup(fairlead, matrix, options);
+    return new VCycleBenchmark(solver, fairlead.config().waitMode());
+  }
+
+  /**
+   * As the other, on ranks that are processes: every rank of {@code world} calls it, and runs the
+   * same cycles. What a run says of all ranks is then of this one.
+   */
+  public static VCycleBenchmark setup(Fairlead fairlead, Comm world, CsrMatrix matrix) {
+    SparseSolver solver = SparseSolver.setup(fairlead, world, matrix, SolverOptions.DEFAULT);
     return new VCycleBenchmark(solver, fairlead.config().waitMode());
   }
 

@@ -6,7 +6,6 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * So many bytes, granted strictly in order: see {@link Admission#upTo}.
@@ -20,7 +19,7 @@ import java.util.concurrent.locks.ReentrantLock;
  * </pre>
  */
 final class Budget implements Admission {
-  private final ReentrantLock lock = new ReentrantLock();
+  private final BriefLock lock = new BriefLock();
   private final Set<Request> waiting = new LinkedHashSet<>();
   private final long bytes;
   private long free;

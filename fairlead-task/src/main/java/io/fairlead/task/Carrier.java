@@ -1,5 +1,6 @@
 package io.fairlead.task;
 
+import io.fairlead.fault.Mutant;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.lang.invoke.MethodHandles;
@@ -59,6 +60,9 @@ final class Carrier extends RoleThread {
   /** Turns that woke another, between two decisions whether single ones are worth measuring. */
   private static final int BATCH = 8;
 
+  /** A task that has looked and then parks has done so by then; else it went on, or was pinned. */
+  private static final long PARKS_NANOS = 1_000_000;
+
   /** How long a spare waits for the next use: more than between two bursts of one program. */
   private static final long SPARE_IDLE_NANOS = 5_000_000_000L;
 
@@ -110,6 +114,15 @@ final class Carrier extends RoleThread {
   private int batch;
   private long batchNanos;
   private int slotTurns;
+
+  /** The task that looks in its place, and is mounted again afterwards. */
+  private @Nullable Resumable looker;
+
+  /** Its task has looked, from then to then: what it has to search on is less by that. */
+  private boolean looked;
+
+  private long lookedSince;
+  private long lookedUntil;
 
   /** The last one that it took of its own may run here only. */
   private boolean stayed;
@@ -183,7 +196,7 @@ final class Carrier extends RoleThread {
   // -----------------------------------------------------------------------------------
 
   @Override
-  public void run() {
+  void work() {
     status = statusOfThisThread();
     for (; ; ) {
       Resumable next = searches ? null : next();
@@ -192,6 +205,10 @@ final class Carrier extends RoleThread {
       }
       if (next != null) {
         leaveAttendance();
+        if (looked) {
+          looked = false;
+          carriers.passOn();
+        }
         resume(next);
       } else if (!rest()) {
         return;
@@ -389,19 +406,23 @@ final class Carrier extends RoleThread {
    * As a thief: what a task that goes on has left in the victim's next slot, or what this has seen
    * there before and lies there still in the same turn.
    */
-  @SuppressWarnings("ReferenceEquality") // a carrier is itself
   @Nullable Resumable takeAgedSlot(Carrier victim) {
+    return isSlotAged(victim) ? victim.takeSlot() : null;
+  }
+
+  @SuppressWarnings("ReferenceEquality") // a carrier is itself
+  boolean isSlotAged(Carrier victim) {
     if (victim.slot == null) {
-      return null;
+      return false;
     }
     Resumable runs = (Resumable) MOUNTED.getOpaque(victim);
     if (runs != null && runs.goesOn) {
-      return victim.takeSlot();
+      return true;
     }
     long turn = victim.turns();
     long now = System.nanoTime();
     if (agingAt == victim && agingTurn == turn) {
-      return now - agingNanos > Carriers.SLOT_NANOS ? victim.takeSlot() : null;
+      return now - agingNanos > Carriers.SLOT_NANOS;
     }
     Carrier other = agingAt;
     if (other == null || other == victim || other.slot == null || other.turns() != agingTurn) {
@@ -409,7 +430,7 @@ final class Carrier extends RoleThread {
       agingTurn = turn;
       agingNanos = now;
     }
-    return null;
+    return false;
   }
 
   boolean hasWork() {
@@ -497,6 +518,10 @@ final class Carrier extends RoleThread {
     if (!isNeeded()) {
       return null;
     }
+    if (looked && System.nanoTime() - lookedUntil > PARKS_NANOS) {
+      looked = false;
+      ran = true;
+    }
     Resumable found = look();
     if (found == null && (searches || begins())) {
       searches = true;
@@ -535,7 +560,12 @@ final class Carrier extends RoleThread {
 
   private void attendFromNow() {
     attends = true;
-    attendedNanos = System.nanoTime();
+    attendedNanos = searchesSince();
+  }
+
+  /** Now, or since its task has looked already. */
+  private long searchesSince() {
+    return looked ? lookedSince : System.nanoTime();
   }
 
   private void leaveAttendance() {
@@ -551,7 +581,7 @@ final class Carrier extends RoleThread {
     if (!carriers.roomToSearch() && !carriers.roomToLinger()) {
       return look();
     }
-    long start = System.nanoTime();
+    long start = searchesSince();
     long end = start + Carriers.SEARCH_NANOS;
     if (carriers.isAttendant(this)) {
       attendFromNow(); // went idle just now, or was rung
@@ -566,8 +596,8 @@ final class Carrier extends RoleThread {
       if (found == null) {
         if (attends != carriers.attends(this)) {
           attends = !attends;
-          attendedNanos = now;
-          end = attends ? now + Nap.SEARCH_NANOS : endWithoutAttendance(start, now);
+          attendedNanos = looked ? start : now;
+          end = attends ? attendedNanos + Nap.SEARCH_NANOS : endWithoutAttendance(start, now);
         }
         makeRoom(++round);
       }
@@ -587,12 +617,151 @@ final class Carrier extends RoleThread {
    */
   @SuppressWarnings("ThreadPriorityCheck") // as said
   private void makeRoom(int round) {
-    if (carriers.regulars == 1 || (!attends && round % Carriers.SEARCHES_PER_YIELD == 0)) {
+    if (yields(round)) {
       Thread.yield();
     } else {
       Thread.onSpinWait();
     }
   }
+
+  private boolean yields(int round) {
+    return carriers.regulars == 1 || (!attends && round % Carriers.SEARCHES_PER_YIELD == 0);
+  }
+
+  // --- the mounted task looks in this carrier's place: own thread; see Carriers
+  // -------------------
+
+  /**
+   * Until the end is there, or something that this carrier would do, or time is over.
+   *
+   * @return whether the end is there; else the task has to park
+   */
+  boolean looksInItsPlace(Look look) {
+    if (spare || !canMakeRoom() || hasToRun() || !beginLook(look.since())) {
+      return false;
+    }
+    boolean found = false;
+    try {
+      found = looks(look);
+    } finally {
+      endLook(found);
+    }
+    return found;
+  }
+
+  private boolean beginLook(long since) {
+    looker = mounted;
+    MOUNTED.setOpaque(this, null); // for all others it is idle
+    looked = true;
+    lookedSince = since;
+    if (begins()) {
+      carriers.lookBegins(since);
+      return true;
+    }
+    looked = false;
+    MOUNTED.setOpaque(this, looker);
+    looker = null;
+    if (attends) {
+      leaveLook(true);
+    }
+    return false;
+  }
+
+  private boolean looks(Look look) {
+    long since = look.since();
+    long end = endOfLook(since);
+    int round = 0;
+    for (; ; ) {
+      if (look.isThere()) {
+        return true;
+      }
+      long now = System.nanoTime();
+      if (attends != carriers.attends(this)) {
+        attends = !attends;
+        end = attends ? endOfLook(since) : endWithoutAttendance(since, now);
+      }
+      if (now - end >= 0
+          || look.mustStop(now)
+          || hasToRun()
+          || (attends && carriers.wantsPoll(now) && !Mutant.on("look.ignores-finds"))) {
+        return look.isThere(); // a poll may have been wanted for just that
+      }
+      makeRoomBelow(++round);
+    }
+  }
+
+  private long endOfLook(long since) {
+    long nanos = carriers.lookNanos;
+    return since + (attends ? nanos : Math.min(nanos, Carriers.SEARCH_NANOS));
+  }
+
+  /** Whether there is anything that this carrier would take if it looked itself. */
+  private boolean hasToRun() {
+    return !Mutant.on("look.ignores-work")
+        && (slot != null
+            || !staying.isEmpty()
+            || carriers.workVisible()
+            || carriers.anyAgedSlot(this)
+            || isTurnWanted());
+  }
+
+  /** Whether others wait for the turn of what is mounted. */
+  boolean isTurnWanted() {
+    Strand turn = holds;
+    return turn != null && turn.isWanted();
+  }
+
+  /**
+   * The role of a searcher ends with the look, whatever becomes of the task: it may be pinned, and
+   * then this carrier looks at nothing until it has ended.
+   */
+  private void endLook(boolean found) {
+    boolean attended = attends;
+    TURNS.setOpaque(this, turns + 1); // it has not stood still
+    MOUNTED.setOpaque(this, looker);
+    looker = null;
+    if (found) {
+      looked = false;
+      carriers.foundWork();
+    } else {
+      if (!Mutant.on("look.stays-counted")) {
+        carriers.stopSearch();
+      }
+      // else another has taken over, and this one sleeps in exchange
+      ran &= attended || Mutant.on("look.takes-back");
+      lookedUntil = System.nanoTime();
+    }
+    leaveLook(attended);
+    if (hasWork() || (!found && carriers.workVisible())) {
+      carriers.watch();
+    }
+  }
+
+  private void leaveLook(boolean attended) {
+    attends = false;
+    if (attended) {
+      carriers.leave(this);
+    } else {
+      carriers.watchPending(); // who rang may have relied on the search
+    }
+  }
+
+  private boolean canMakeRoom() {
+    return carriers.regulars > 1 || VirtualThreads.canYieldCarrier();
+  }
+
+  /** As {@link #makeRoom}; a yield of the task would be the switch that it saves. */
+  private void makeRoomBelow(int round) {
+    boolean yields = carriers.regulars == 1 || (!attends && round % Carriers.LOOKS_PER_YIELD == 0);
+    if (yields && VirtualThreads.canYieldCarrier()) {
+      VirtualThreads.yieldCarrier();
+    } else {
+      Thread.onSpinWait();
+    }
+  }
+
+  // --- one look, and parking
+  // ----------------------------------------------------------------------
 
   /** Once at everything, in the order in which it is wanted. */
   private @Nullable Resumable look() {
@@ -622,6 +791,7 @@ final class Carrier extends RoleThread {
     VarHandle.fullFence();
     own = slot != null || !staying.isEmpty();
     long nanos = own ? 0 : sleepNanos();
+    looked = false;
     if (nanos > 0) {
       doze(spare ? Math.min(nanos, SPARE_IDLE_NANOS) : nanos);
     }

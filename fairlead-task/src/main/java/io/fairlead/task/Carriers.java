@@ -69,6 +69,29 @@ import org.jspecify.annotations.Nullable;
  * a busy carrier finds between two tasks it puts into the common queue and takes from there, so
  * that others go on with it at their next fork if the system takes the processor away just then.
  *
+ * <p><b>A task that waits</b> for what is found by looking, or for an owner, on a carrier with
+ * nothing else to do, looks in the carrier's place before it parks: being put down and taken up
+ * again costs more than a microsecond, and the carrier would do nothing but look. To all others the
+ * carrier is idle meanwhile: not mounted, counted as searching, the attendant as if it had gone
+ * idle. The task looks at its own end and whether there is anything that a carrier would run or
+ * find, its own queues, the common one, what could be stolen, who waits for its turn, what a poll
+ * might find. As soon as there is, it takes the carrier off the searchers and parks, and the
+ * carrier sees to it. The time that it looked is the carrier's: together they search no longer than
+ * a carrier alone.
+ *
+ * <pre>
+ * looking task                            | then
+ * its end is there                        | searching - 1; the last one wakes another if there is
+ *                                         | work; leaves the attendance; goes on
+ * work, a find, its turn is wanted, an    | searching - 1; leaves the attendance; parks. The carrier
+ * interrupt, a deadline, time over        | looks at everything, and before it parks again
+ * another took the attendance over        | the same; the carrier does not take it back
+ * it is pinned, so the carrier never looks | the watcher was woken if there was work
+ * </pre>
+ *
+ * It runs no callbacks but those that its own poll brings along, once it counts no more: a poll of
+ * sources is no task's, and may suspend, which must not happen while it stands for the carrier.
+ *
  * <p><b>The next slot</b> is not published in that sense: what a running task wakes last waits
  * there for it to suspend, since waking a carrier costs more than most tasks go on for. A task that
  * is known to go on signals at once, and a searcher may take what it left at sight. From any other
@@ -83,7 +106,9 @@ import org.jspecify.annotations.Nullable;
  *            |                       |          | compare-and-set, so that only who has it does
  * sparesWanted | watcher             | spares   | volatile
  * sparesActive | watcher, spares     | same     | atomic
- * lastPoll   | who polls             | carriers, watcher | opaque: a hint
+ * lastPoll   | who polls, who looks  | carriers, watcher | opaque: a hint
+ * lastWholePoll | who polls          | who looks | opaque: a hint
+ * looksSince | who looks             | same     | opaque: a hint; first look since that poll
  * sources    | anyone                | carriers | copy on write
  * watching   | watcher, producers    | producers | volatile, compare-and-set, as a bell
  * </pre>
@@ -119,6 +144,12 @@ final class Carriers {
   /** Looks of a searcher, some 100 ns each, between two times that it lets others run. */
   static final int SEARCHES_PER_YIELD = 32;
 
+  /**
+   * The same of a task that looks, most likely for an owner that it has woken just now: where that
+   * one was put behind it, nothing comes before it yields.
+   */
+  static final int LOOKS_PER_YIELD = 8;
+
   /** Longest nap while something is pending, whatever its source says. */
   static final long NAP_NANOS_MAX = 20_000_000;
 
@@ -127,6 +158,13 @@ final class Carriers {
    * µs, and the look at the clock that leads there comes every 10 to 25 µs.
    */
   static final long FORK_POLL_NANOS = 25_000;
+
+  /**
+   * Longest time without a poll while tasks look: a source may do more in it than find ends. Each
+   * one wakes the watcher, which makes one wait some 40 µs longer: far fewer than one in a hundred
+   * are to be such. A fault does not wait for it, since the look of who waits for lost work ends.
+   */
+  private static final long WHOLE_POLL_NANOS = 50_000_000;
 
   /** What a searcher sees in a next slot for so long, in one turn, it may take. */
   static final long SLOT_NANOS = 2_000;
@@ -138,12 +176,16 @@ final class Carriers {
   private static final long CLOSE_NANOS_MAX = 30_000_000_000L;
 
   private static final VarHandle LAST_POLL;
+  private static final VarHandle LAST_WHOLE_POLL;
+  private static final VarHandle LOOKS_SINCE;
   private static final VarHandle ATTENDANT;
 
   static {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       LAST_POLL = lookup.findVarHandle(Carriers.class, "lastPoll", long.class);
+      LAST_WHOLE_POLL = lookup.findVarHandle(Carriers.class, "lastWholePoll", long.class);
+      LOOKS_SINCE = lookup.findVarHandle(Carriers.class, "looksSince", long.class);
       ATTENDANT = lookup.findVarHandle(Carriers.class, "attendant", Carrier.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
@@ -171,6 +213,11 @@ final class Carriers {
   private volatile int sparesWanted;
   private volatile boolean closing;
   private long lastPoll;
+  private long lastWholePoll = System.nanoTime();
+  private long looksSince = lastWholePoll;
+
+  /** How long a task looks in the place of its carrier. Another one in tests only. */
+  volatile long lookNanos = Nap.lookNanos();
 
   Carriers(String label, int regulars) {
     this.label = label;
@@ -249,13 +296,40 @@ final class Carriers {
         && carrier.hasWork();
   }
 
+  // --- tasks that look themselves, in the place of an idle carrier
+  // ----------------------------------
+
   /** Whether the carrier below the calling task has nothing else to run, and nobody has. */
   static boolean isIdleHere() {
-    return VirtualThreads.closed() == null
-        && Thread.currentThread().isVirtual()
-        && VirtualThreads.carrier() instanceof Carrier carrier
+    Carrier carrier = below();
+    return carrier != null
         && !carrier.hasWork()
+        && !carrier.isTurnWanted()
         && carrier.carriers.ready.isEmpty();
+  }
+
+  /** How long the calling task may look itself; 0 on a thread that is no carrier's. */
+  static long lookNanosHere() {
+    Carrier carrier = below();
+    return carrier == null ? 0 : carrier.carriers.lookNanos;
+  }
+
+  /**
+   * The calling task waits: looks for the end as its carrier would. See the class comment.
+   *
+   * @return whether its help's next poll finds the end; else the task has to park
+   */
+  static boolean looksHere(Look look) {
+    Carrier carrier = below();
+    return carrier != null && carrier.looksInItsPlace(look);
+  }
+
+  private static @Nullable Carrier below() {
+    return VirtualThreads.closed() == null
+            && Thread.currentThread().isVirtual()
+            && VirtualThreads.carrier() instanceof Carrier carrier
+        ? carrier
+        : null;
   }
 
   // --- making ready
@@ -395,8 +469,32 @@ final class Carriers {
     for (Polled source : sources) {
       found += source.poll();
     }
-    LAST_POLL.setOpaque(this, System.nanoTime());
+    long now = System.nanoTime();
+    LAST_POLL.setOpaque(this, now);
+    LAST_WHOLE_POLL.setOpaque(this, now);
     return found;
+  }
+
+  /**
+   * By a task that looks as the attendant: whether a carrier has to poll. It may only look, since a
+   * poll runs callbacks, which are no task's.
+   */
+  boolean wantsPoll(long now) {
+    for (Polled source : sources) {
+      if (source.mayFind()) {
+        return true;
+      }
+    }
+    LAST_POLL.setOpaque(this, now);
+    return now - (long) LOOKS_SINCE.getOpaque(this) > Math.max(WHOLE_POLL_NANOS, lookNanos);
+  }
+
+  /** A task begins to look: whether it is the first since somebody polled. */
+  void lookBegins(long now) {
+    long polled = (long) LAST_WHOLE_POLL.getOpaque(this);
+    if (polled - (long) LOOKS_SINCE.getOpaque(this) >= 0) {
+      LOOKS_SINCE.setOpaque(this, now);
+    }
   }
 
   long nanosSincePoll(long now) {
@@ -525,6 +623,13 @@ final class Carriers {
     }
   }
 
+  /** What was published while the caller looked relied on it: others may have the rest. */
+  void passOn() {
+    if (workVisible()) {
+      signal();
+    }
+  }
+
   @Nullable Resumable steal(Carrier thief) {
     Carrier[] victims = all;
     int first = thief.nextVictim();
@@ -544,6 +649,16 @@ final class Carriers {
       }
     }
     return null;
+  }
+
+  /** Whether the next slot of another is there for this thief: what {@link #steal} would take. */
+  boolean anyAgedSlot(Carrier thief) {
+    for (Carrier victim : all) {
+      if (victim != thief && thief.isSlotAged(victim)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** Whether there is anything that a carrier could take, next slots aside. */

@@ -71,8 +71,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p><b>Waiting</b> comes in the three {@link WaitMode}s. NONBLOCKING escalates: look, on a
  * platform thread spin for at most a microsecond, on a carrier of ours that has nothing else to run
- * look for some microseconds at what only looking finds, park. A thread of an {@link Owner} that
- * waits goes on polling that owner's sources meanwhile, since nobody else does.
+ * look at what only looking finds for as long as that carrier would ({@link Carriers}), park. A
+ * thread of an {@link Owner} that waits goes on polling that owner's sources meanwhile, since
+ * nobody else does.
  *
  * @param <T> the type of the value
  */
@@ -96,11 +97,11 @@ public final class Completion<T extends @Nullable Object> {
    */
   private static final int SPINS_BEFORE_PARK = 24;
 
-  /**
-   * How long a task on an idle carrier looks by itself: what it has just launched may end sooner
-   * than it takes to be put down and taken up again, and the carrier would do nothing but look.
-   */
-  private static final long LOOK_NANOS = 10_000;
+  /** Looks of a task by itself, some 200 ns each, between two times that it lets others run. */
+  private static final int LOOKS_PER_YIELD = 64;
+
+  /** Such looks between two looks at the clock, which takes as long as a quarter of one or more. */
+  private static final int LOOKS_PER_CLOCK = 8;
 
   /** SPIN: looks between two looks at the clock and the interrupt status. */
   private static final int SPINS_PER_CHECK = 32;
@@ -153,8 +154,16 @@ public final class Completion<T extends @Nullable Object> {
 
   private final @Nullable WaitHelp help;
 
+  /** Told of a cancellation before anybody else. A field, since messages are many. */
+  private final @Nullable Runnable onCancel;
+
   private Completion(@Nullable WaitHelp help) {
+    this(help, null);
+  }
+
+  private Completion(@Nullable WaitHelp help, @Nullable Runnable onCancel) {
     this.help = help;
+    this.onCancel = onCancel;
   }
 
   // --- asking -------------------------------------------------------------------------------
@@ -303,8 +312,17 @@ public final class Completion<T extends @Nullable Object> {
    * @return false if it was settled before
    */
   public boolean cancel() {
-    return settle(
-        new Failure(new TaskCancelledException("the completion was cancelled", null), true));
+    Object taken =
+        exchange(
+            new Failure(new TaskCancelledException("the completion was cancelled", null), true));
+    if (isOutcome(taken)) {
+      return false;
+    }
+    if (onCancel != null) {
+      guarded(onCancel);
+    }
+    fireAll((Node) taken);
+    return true;
   }
 
   /**
@@ -427,6 +445,17 @@ public final class Completion<T extends @Nullable Object> {
     return new Source<>(new Completion<>(Objects.requireNonNull(help, "help")));
   }
 
+  /**
+   * The same with what {@link Source#onCancel} would be told first, which costs less than to tell
+   * it.
+   *
+   * @param help null: waiters cannot help
+   */
+  public static <T extends @Nullable Object> Source<T> source(
+      @Nullable WaitHelp help, Runnable onCancel) {
+    return new Source<>(new Completion<>(help, Objects.requireNonNull(onCancel, "onCancel")));
+  }
+
   @Override
   public String toString() {
     Throwable cause = cause();
@@ -504,24 +533,48 @@ public final class Completion<T extends @Nullable Object> {
   }
 
   private boolean settle(Object outcome) {
-    Wave wave = new Wave();
-    boolean won = settle(outcome, wave);
-    wave.run();
-    return won;
+    Object taken = exchange(outcome);
+    if (isOutcome(taken)) {
+      return false;
+    }
+    fireAll((Node) taken);
+    return true;
   }
 
-  /** The one transition to an outcome; what is to be fired goes into the wave, oldest first. */
+  private static void fireAll(@Nullable Node head) {
+    if (head != null && head.next == null && head.isAlone()) {
+      fireAlone(head); // one waiter or callback, as most often: nothing is made for it
+    } else if (head != null) {
+      Wave wave = new Wave();
+      wave.add(head);
+      wave.run();
+    }
+  }
+
+  private static void fireAlone(Node node) {
+    if (!node.isDead()) {
+      node.fire(null);
+    }
+  }
+
+  /** As the other, in the wave of another one; what is to be fired goes into it, oldest first. */
   private boolean settle(Object outcome, Wave wave) {
+    Object taken = exchange(outcome);
+    if (isOutcome(taken)) {
+      return false;
+    }
+    wave.add((Node) taken);
+    return true;
+  }
+
+  /** The one transition to an outcome: answers what was there, an outcome or a list of nodes. */
+  private @Nullable Object exchange(Object outcome) {
     for (; ; ) {
       Object seen = look();
-      if (isOutcome(seen)) {
-        return false;
-      }
       // release: publishes the outcome and all that the operation wrote before it;
       // acquire on the list that is taken: its nodes were written by other threads
-      if (STATE.weakCompareAndSet(this, seen, outcome)) {
-        wave.add((Node) seen);
-        return true;
+      if (isOutcome(seen) || STATE.weakCompareAndSet(this, seen, outcome)) {
+        return seen;
       }
     }
   }
@@ -531,9 +584,13 @@ public final class Completion<T extends @Nullable Object> {
     for (; ; ) {
       Object seen = look();
       if (isOutcome(seen)) {
-        Wave wave = new Wave();
-        node.fire(wave);
-        wave.run();
+        if (node.isAlone()) {
+          node.fire(null);
+        } else {
+          Wave wave = new Wave();
+          node.fire(wave);
+          wave.run();
+        }
         return false;
       }
       Node head = (Node) seen;
@@ -639,7 +696,8 @@ public final class Completion<T extends @Nullable Object> {
     }
     boolean plain = obeys && nanos == NEVER && Thread.currentThread().isVirtual();
     if (mode == WaitMode.NONBLOCKING && plain) {
-      return parkForGood(here, task);
+      Object soon = lookForAWhile(here, task, null, NEVER);
+      return soon == null ? parkForGood(here, task) : soon;
     }
     return settled(mode, new Wait(task, nanos, obeys, null));
   }
@@ -647,8 +705,11 @@ public final class Completion<T extends @Nullable Object> {
   private Object settledInGraph(WaitGraph.Wait known, WaitMode mode, Wait wait) {
     WaitGraph.enter(known);
     try {
-      return settled(mode, wait);
+      wait.task.parksFor(known);
+      StuckTasks.parks();
+      return settledKnown(mode, wait);
     } finally {
+      wait.task.goesOn();
       WaitGraph.leave(known);
     }
   }
@@ -682,6 +743,15 @@ public final class Completion<T extends @Nullable Object> {
   }
 
   private Object settled(WaitMode mode, Wait wait) {
+    wait.task.parksFor(this);
+    try {
+      return settledKnown(mode, wait);
+    } finally {
+      wait.task.goesOn();
+    }
+  }
+
+  private Object settledKnown(WaitMode mode, Wait wait) {
     try {
       return switch (mode) {
         case SPIN -> exposed(wait, () -> spin(wait));
@@ -698,25 +768,24 @@ public final class Completion<T extends @Nullable Object> {
    * its node, since that is what each parked task holds.
    */
   private Object parkForGood(@Nullable Execution here, Task task) {
-    Object soon = help == null || !help.isFoundByLooking() ? null : lookForAWhile(help);
-    if (soon != null) {
-      return soon;
-    }
     Waiter waiter = new Waiter(Thread.currentThread());
     if (here != null) {
       here.expose();
     }
     try {
       add(waiter);
+      task.parksFor(this);
       for (; ; ) {
         Object seen = look();
         if (isOutcome(seen)) {
           return Objects.requireNonNull(seen);
         }
         task.checkCancelled();
+        leaveToOthers();
         LockSupport.park(this);
       }
     } finally {
+      task.goesOn();
       if (!isOutcome(look())) {
         abandon(waiter);
       }
@@ -726,21 +795,88 @@ public final class Completion<T extends @Nullable Object> {
     }
   }
 
-  /** The outcome, or null if none came soon or the carrier has something to run. */
-  private @Nullable Object lookForAWhile(WaitHelp looking) {
-    long end = System.nanoTime() + LOOK_NANOS;
-    while (Carriers.isIdleHere()) {
+  /**
+   * The outcome, or null if none came soon or the carrier has something to run. What only looking
+   * finds is first looked at by itself: so soon it costs nothing else. Then in the carrier's place,
+   * unless others may want what the thread has as soon as it waits.
+   *
+   * <p>What another task may end is not looked for: where that one runs, the woken goes on best.
+   */
+  private @Nullable Object lookForAWhile(
+      @Nullable Execution here, Task task, WaitGraph.@Nullable Wait known, long nanosLeft) {
+    WaitHelp looking = help != null && help.isFoundByLooking() ? help : null;
+    if (looking == null && !(help instanceof CallHelp)) {
+      return null;
+    }
+    long nanos = Math.min(Carriers.lookNanosHere(), nanosLeft);
+    if (nanos <= 0) {
+      return looking == null ? null : lookOnOwner(here, looking, nanosLeft);
+    }
+    long since = System.nanoTime();
+    boolean wanted = here != null && here.holdsWhatOthersWant();
+    if (looking != null) {
+      long alone = wanted ? WaitHelp.LOOK_NANOS : looking.lookNanos();
+      Object soon = lookFirst(looking, null, since + Math.min(nanos, alone));
+      if (soon != null || nanos <= alone) {
+        return soon;
+      }
+    }
+    if (wanted) {
+      return null;
+    }
+    if (Carriers.looksHere(new Look(this, looking, task, known, since, since + nanos))) {
+      if (looking != null) {
+        looking.poll();
+      }
+      Object seen = look();
+      return isOutcome(seen) ? seen : null;
+    }
+    return null;
+  }
+
+  /**
+   * The same by an affine task, whose owner has nothing else to do and would look for the same: it
+   * costs a third of being put down and taken up again.
+   */
+  private @Nullable Object lookOnOwner(@Nullable Execution here, WaitHelp looking, long nanosLeft) {
+    Owner owner = nanosLeft > 0 ? Owner.belowTask() : null;
+    if (owner == null || !owner.isIdle()) {
+      return null;
+    }
+    boolean wanted = here != null && here.holdsWhatOthersWant();
+    long alone = Math.min(Owner.LOOK_NANOS, wanted ? WaitHelp.LOOK_NANOS : looking.lookNanos());
+    long since = System.nanoTime();
+    owner.taskLooks(since);
+    return lookFirst(looking, owner, since + Math.min(alone, nanosLeft));
+  }
+
+  /**
+   * @param owner whose thread the caller has; null: a carrier
+   */
+  private @Nullable Object lookFirst(WaitHelp looking, @Nullable Owner owner, long end) {
+    for (int looks = 1; owner == null ? Carriers.isIdleHere() : owner.isIdle(); looks++) {
       looking.poll();
       Object seen = look();
       if (isOutcome(seen)) {
         return seen;
       }
-      if (System.nanoTime() >= end) {
+      if (looks % LOOKS_PER_CLOCK == 0 && System.nanoTime() - end >= 0) {
         return null;
       }
-      Thread.onSpinWait();
+      if (looks % LOOKS_PER_YIELD == 0 && VirtualThreads.canYieldCarrier()) {
+        VirtualThreads.yieldCarrier();
+      } else {
+        Thread.onSpinWait();
+      }
     }
     return null;
+  }
+
+  /** The caller parks: others have to find the end. */
+  private void leaveToOthers() {
+    if (help != null) {
+      help.parks();
+    }
   }
 
   /** What the caller's task has forked is for runners to take meanwhile. */
@@ -807,14 +943,19 @@ public final class Completion<T extends @Nullable Object> {
   }
 
   private Object park(Wait wait) {
-    for (int i = Thread.currentThread().isVirtual() ? SPINS_BEFORE_PARK : 0;
-        i < SPINS_BEFORE_PARK;
-        i++) {
-      Object seen = look();
-      if (isOutcome(seen)) {
-        return Objects.requireNonNull(seen);
+    if (Thread.currentThread().isVirtual()) {
+      Object soon = lookForAWhile(Execution.current(), wait.task, wait.known, wait.left());
+      if (soon != null) {
+        return soon;
       }
-      Thread.onSpinWait();
+    } else {
+      for (int i = 0; i < SPINS_BEFORE_PARK; i++) {
+        Object seen = look();
+        if (isOutcome(seen)) {
+          return Objects.requireNonNull(seen);
+        }
+        Thread.onSpinWait();
+      }
     }
     return exposed(wait, () -> parkExposed(wait));
   }
@@ -829,6 +970,7 @@ public final class Completion<T extends @Nullable Object> {
           return Objects.requireNonNull(seen);
         }
         wait.check(this);
+        leaveToOthers();
         wait.park(this); // and looks once more, where strangers' sources are polled
       }
     } finally {
@@ -918,6 +1060,11 @@ public final class Completion<T extends @Nullable Object> {
     }
   }
 
+  /** Whether nobody here knows who settles it. */
+  boolean isStrangers() {
+    return help == null;
+  }
+
   String what() {
     return help == null ? "the operation" : help.what();
   }
@@ -936,8 +1083,17 @@ public final class Completion<T extends @Nullable Object> {
   private abstract static class Node {
     @Nullable Node next;
 
-    /** Called once, by the thread that settled the completion it was added to. */
-    abstract void fire(Wave wave);
+    /**
+     * Called once, by the thread that settled the completion it was added to.
+     *
+     * @param wave where it adds what it settles in turn; null if it {@link #isAlone}
+     */
+    abstract void fire(@Nullable Wave wave);
+
+    /** Whether it settles nothing that belongs to the same wave. */
+    boolean isAlone() {
+      return false;
+    }
 
     /** Nobody waits on this any more. */
     abstract void die();
@@ -954,8 +1110,13 @@ public final class Completion<T extends @Nullable Object> {
     }
 
     @Override
-    void fire(Wave wave) {
+    void fire(@Nullable Wave wave) {
       LockSupport.unpark(thread);
+    }
+
+    @Override
+    boolean isAlone() {
+      return true;
     }
 
     @Override
@@ -995,8 +1156,18 @@ public final class Completion<T extends @Nullable Object> {
     }
 
     @Override
-    void fire(Wave wave) {
-      guarded(() -> callback.accept(completion));
+    @SuppressWarnings("CatchingUnchecked") // a stranger's callback must not stop the others
+    void fire(@Nullable Wave wave) {
+      try {
+        callback.accept(completion);
+      } catch (Throwable thrown) {
+        logThrown(thrown);
+      }
+    }
+
+    @Override
+    boolean isAlone() {
+      return true;
     }
   }
 
@@ -1010,10 +1181,15 @@ public final class Completion<T extends @Nullable Object> {
     }
 
     @Override
-    void fire(Wave wave) {
+    void fire(@Nullable Wave wave) {
       if (completion.state() == State.CANCELLED) {
         guarded(action);
       }
+    }
+
+    @Override
+    boolean isAlone() {
+      return true;
     }
   }
 
@@ -1030,9 +1206,9 @@ public final class Completion<T extends @Nullable Object> {
     }
 
     @Override
-    void fire(Wave wave) {
+    void fire(@Nullable Wave wave) {
       if (!target.isDone()) {
-        target.settle(outcome(), wave);
+        target.settle(outcome(), Objects.requireNonNull(wave));
       }
     }
 
@@ -1110,8 +1286,8 @@ public final class Completion<T extends @Nullable Object> {
     }
 
     @Override
-    void fire(Wave wave) {
-      all.partDone(Objects.requireNonNull(part.look()), wave);
+    void fire(@Nullable Wave wave) {
+      all.partDone(Objects.requireNonNull(part.look()), Objects.requireNonNull(wave));
     }
   }
 
@@ -1125,8 +1301,8 @@ public final class Completion<T extends @Nullable Object> {
     }
 
     @Override
-    void fire(Wave wave) {
-      target.settle(Objects.requireNonNull(part.look()), wave);
+    void fire(@Nullable Wave wave) {
+      target.settle(Objects.requireNonNull(part.look()), Objects.requireNonNull(wave));
     }
   }
 
@@ -1143,7 +1319,7 @@ public final class Completion<T extends @Nullable Object> {
     }
 
     @Override
-    void fire(Wave wave) {
+    void fire(@Nullable Wave wave) {
       assert target.isDone();
       for (int i = 0; i < nodes.size(); i++) {
         Completion<?> part = parts.get(i);
@@ -1175,8 +1351,12 @@ public final class Completion<T extends @Nullable Object> {
     try {
       callback.run();
     } catch (Throwable thrown) {
-      LOG.log(Level.ERROR, "a completion's callback threw; the completion stands", thrown);
+      logThrown(thrown);
     }
+  }
+
+  private static void logThrown(Throwable thrown) {
+    LOG.log(Level.ERROR, "a completion's callback threw; the completion stands", thrown);
   }
 
   /**

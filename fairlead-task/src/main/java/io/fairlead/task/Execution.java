@@ -196,12 +196,12 @@ final class Execution {
     }
     Execution here = current();
     if (here == null) {
-      lock.lock();
+      Owner.lock(lock);
       return;
     }
     here.expose();
     try {
-      lock.lock();
+      Owner.lock(lock);
     } finally {
       here.cover();
     }
@@ -235,6 +235,19 @@ final class Execution {
     Forks made = new Forks(runners, this, newest);
     forks = made;
     return made;
+  }
+
+  /** Whether runners, or others of its strand, get something when the thread waits. Own thread. */
+  boolean holdsWhatOthersWant() {
+    if (byHand && strand != null) {
+      return true;
+    }
+    for (Forks f = forks; f != null; f = f.older) {
+      if (f.holdsAny()) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /**

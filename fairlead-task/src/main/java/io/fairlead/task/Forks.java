@@ -619,9 +619,14 @@ public final class Forks {
 
   /** The owner is about to wait: if something lies here a runner comes at once. */
   void expose() {
-    if (head > 0 && holdsFrames() && offer()) {
+    if (holdsAny() && offer()) {
       send();
     }
+  }
+
+  /** Whether there is anything to expose. Own thread. */
+  boolean holdsAny() {
+    return head > 0 && holdsFrames();
   }
 
   /** As {@link #expose}, for a wait that must not end: where there is no thread nobody comes. */

@@ -117,6 +117,17 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
   }
 
   private void park() {
+    Task task = Task.current();
+    task.parksFor(this);
+    StuckTasks.parks();
+    try {
+      parkKnown();
+    } finally {
+      task.goesOn();
+    }
+  }
+
+  private void parkKnown() {
     Wait known = knownWait();
     if (known == null) {
       parkTillDone();
@@ -128,6 +139,11 @@ public abstract sealed class JoinFrame extends ForkFrame permits LongFrame, Obje
     } finally {
       WaitGraph.leave(known);
     }
+  }
+
+  /** What a runner made of it; null if none has it. Any thread. */
+  WaitGraph.@Nullable Lent lent() {
+    return (WaitGraph.Lent) LENT.getOpaque(this);
   }
 
   /** Null where those who run frames stand for the owner: see {@link WaitGraph}. */

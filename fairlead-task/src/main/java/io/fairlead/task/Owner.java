@@ -4,11 +4,14 @@ import io.fairlead.fault.Mutant;
 import java.lang.System.Logger.Level;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.HashSet;
 import java.util.Objects;
+import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -21,7 +24,9 @@ import org.jspecify.annotations.Nullable;
  * intrusive list that never refuses. An owner outlives the tasks that use it.
  *
  * <p><b>Affine tasks</b> are virtual threads whose only carrier is this thread: between two of
- * their suspensions they are as one command. They need own carriers.
+ * their suspensions they are as one command. They need own carriers. One that waits for what is
+ * found by looking looks itself first, as long as nothing is queued here ({@link #isIdle}): the
+ * loop would do the same. Such a look ends a turn, as a suspension does.
  *
  * <p><b>Life.</b>
  *
@@ -52,14 +57,17 @@ import org.jspecify.annotations.Nullable;
  *           |                        |           | takes a command, then gives one turn here; a
  *           |                        |           | turn that is not used is passed on
  * resumes   | anyone (add), owner    | owner     | a queue that never refuses
- * affine    | owner, and the affine tasks on it | owner | plain: one platform thread
+ * affine, tasks | owner, and the affine tasks on it | same | plain: one platform thread
  * mountedAt | owner                  | anyone    | opaque: a report may be late; 0: none is mounted
+ * longTurns, longestTurn | owner     | anyone    | opaque: a report may be late
  * polling, idleSince | owner         | owner     | plain
+ * turnBegan | owner, and the affine tasks on it | same | plain: one platform thread
  * closing   | closer                 | anyone    | volatile, after the queue was closed
  * </pre>
  *
- * Lock order: no locks of its own; a wait for an owner that others may need takes that of {@link
- * WaitGraph}, for a moment. Commands, release() and poll() run on the owner's thread, under none.
+ * Lock order: no locks of its own ({@link #lock} is for those of others); a wait for an owner that
+ * others may need takes that of {@link WaitGraph}, for a moment. Commands, release() and poll() run
+ * on the owner's thread, under none.
  *
  * <p><b>Waiting on an owner's thread</b> holds up all that is queued there. A command that waits
  * for a call that needs its own thread, or for owners and engines that wait for it, is told: {@link
@@ -69,11 +77,35 @@ public final class Owner implements AutoCloseable {
   private static final int AWAKE = 0;
   private static final int PARKING = 1;
 
+  /**
+   * A turn of an affine task that holds the thread up so long is counted as long: a few times what
+   * a thread loses where others want its processor, 3 to 4 ms on Linux.
+   */
+  static final long LONG_TURN_NANOS = 20_000_000;
+
   /** Commands and retired nodes in a row before the sources are looked at again. */
   private static final int BATCH = 64;
 
+  /**
+   * Rounds of spinning, 2 µs, after which it yields once all the same: whoever asks may have been
+   * put behind it on the same processor.
+   */
+  private static final int SPINS_PER_YIELD = 50;
+
+  /** A command that waits for a lock: between two looks, so that who holds it can run. */
+  private static final long LOCK_NAP_NANOS = 1_000;
+
   /** A command that waits: longest sleep between two polls of the owner's sources. */
   private static final long NAP_NANOS_WAITING = 50_000;
+
+  /**
+   * How long a loop of messages searches after the last one, yielding: as long as an answer takes
+   * that comes at once, by way of a task and its carrier on either side.
+   */
+  private static final long SEARCH_NANOS_COMM = 200_000;
+
+  /** How long an affine task looks itself before it suspends. */
+  static final long LOOK_NANOS = Nap.lookNanos();
 
   /** Stands in the retired list once the owner has ended. */
   private static final Retired END =
@@ -88,6 +120,8 @@ public final class Owner implements AutoCloseable {
   private static final VarHandle BELL;
   private static final VarHandle RETIRED;
   private static final VarHandle MOUNTED_AT;
+  private static final VarHandle LONG_TURNS;
+  private static final VarHandle LONGEST_TURN;
 
   static {
     try {
@@ -95,6 +129,8 @@ public final class Owner implements AutoCloseable {
       BELL = lookup.findVarHandle(Owner.class, "bell", int.class);
       RETIRED = lookup.findVarHandle(Owner.class, "retired", Retired.class);
       MOUNTED_AT = lookup.findVarHandle(Owner.class, "mountedAt", long.class);
+      LONG_TURNS = lookup.findVarHandle(Owner.class, "longTurns", long.class);
+      LONGEST_TURN = lookup.findVarHandle(Owner.class, "longestTurn", long.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -132,6 +168,10 @@ public final class Owner implements AutoCloseable {
   private final long searchNanos;
 
   private final TaskConfig config;
+
+  /** Rounds of spinning: none on one processor, where whoever would ring waits for this one. */
+  private final int spins;
+
   private final CommandQueue commands;
   private final CopyOnWriteArrayList<PollSource> sources = new CopyOnWriteArrayList<>();
   private final ConcurrentLinkedQueue<Completion.Source<@Nullable Void>> waiting =
@@ -151,13 +191,24 @@ public final class Owner implements AutoCloseable {
   private volatile boolean closing;
   private boolean polling;
   private long idleSince;
+  private long turnBegan;
   private int affine;
+  private final Set<Thread> tasks = new HashSet<>();
 
   @SuppressWarnings("unused") // through MOUNTED_AT
   private long mountedAt;
 
+  private long longTurns;
+  private long longestTurn;
+
   Owner(String name, Role role, TaskConfig config, @Nullable Carriers carriers) {
-    this(name, role, config, carriers, false, 0);
+    this(name, role, config, carriers, false, searchNanos(role));
+  }
+
+  /** With one processor, as a launcher gives to a rank, searching hinders whoever would answer. */
+  private static long searchNanos(Role role) {
+    boolean alone = Runtime.getRuntime().availableProcessors() == 1;
+    return role == Role.COMM && !alone ? SEARCH_NANOS_COMM : 0;
   }
 
   private Owner(
@@ -172,6 +223,7 @@ public final class Owner implements AutoCloseable {
     this.name = Objects.requireNonNull(name, "name");
     this.role = ownerRole(role);
     this.config = config;
+    this.spins = Runtime.getRuntime().availableProcessors() == 1 ? 0 : config.idleSpins();
     this.carriers = carriers;
     this.commands = new CommandQueue(config.ownerQueue());
     this.thread = new RoleThread(name, role, this, this::loop);
@@ -351,7 +403,9 @@ public final class Owner implements AutoCloseable {
    * thread may use, and must leave that in order wherever it waits. It must not hold a lock there
    * that a command of this owner wants: the command would block the thread that has to go on with
    * it. Any thread; parks a task while the queue is full. Cancelling the completion cancels the
-   * task. The owner's end waits for it.
+   * task. The owner's end waits for it. Locks for which a command, a poll source or a handler of
+   * this owner may come too are {@link BriefLock}s, or are taken with {@link #lock}; any other
+   * lock, and {@code synchronized}, can hang both.
    *
    * @throws IllegalStateException if the owner is closed; or if the runtime's tasks run on the
    *     JDK's carriers, which lend no thread of ours: the message says the flag to pass
@@ -386,12 +440,14 @@ public final class Owner implements AutoCloseable {
         call.run();
       } finally {
         affine--;
+        tasks.remove(Thread.currentThread());
       }
     };
   }
 
   private void startAffine(Thread task) {
     affine++;
+    tasks.add(task);
     task.start();
   }
 
@@ -432,16 +488,19 @@ public final class Owner implements AutoCloseable {
   /**
    * Hands over something to release. Any thread, the collector's too; never blocks, never refuses,
    * needs no memory. The second retire of one node does nothing.
+   *
+   * @return false if the owner has ended, so that nobody will release it: what stands for more than
+   *     what the owner had is released by the caller
    */
-  public void retire(Retired node) {
+  public boolean retire(Retired node) {
     if (!node.take()) {
-      return;
+      return true;
     }
     for (; ; ) {
       Retired head = retired;
       if (head == END) {
         late.increment();
-        return;
+        return false;
       }
       node.next = head;
       // compare-and-set: publishes the node and its next
@@ -450,6 +509,7 @@ public final class Owner implements AutoCloseable {
       }
     }
     ring();
+    return true;
   }
 
   /** Polls this source from now on. Any thread; never blocks. */
@@ -493,6 +553,71 @@ public final class Owner implements AutoCloseable {
     if (!isOwnerThread()) {
       ended.completion().awaitUninterruptibly();
     }
+  }
+
+  // --- locks that an owner's commands and its affine tasks both take
+  // --------------------------------
+
+  /**
+   * Takes a lock for which both an owner's commands or sources, and its affine tasks, may come. It
+   * is a plain {@code lock.lock()} elsewhere; on an owner that has affine tasks nobody queues for
+   * it. A task at the head of the queue could take it on the owner's thread only, and that may be
+   * waiting in a command behind it: both would wait for ever. So a task tries again whenever its
+   * turn on the thread comes, and a command looks again and again, which it may only do for locks
+   * that are held for moments. Any thread, holding no lock that others on this owner may want: a
+   * task may suspend here. What is taken under such a lock is a {@link BriefLock}.
+   */
+  public static void lock(ReentrantLock lock) {
+    if (!lock.tryLock()) {
+      waitFor(lock, true);
+    }
+  }
+
+  /** For {@link BriefLock}, of which nobody knows what other locks the caller holds. */
+  static void waitForInner(BriefLock lock) {
+    waitFor(lock, false);
+  }
+
+  @SuppressWarnings("ThreadPriorityCheck") // a yield is a suspension, after which it looks again
+  private static void waitFor(ReentrantLock lock, boolean maySuspend) {
+    Owner below = below();
+    if (below == null || below.affine == 0 || Mutant.on("owner.queues-for-locks")) {
+      if (lock instanceof BriefLock brief) {
+        brief.queue();
+      } else {
+        lock.lock();
+      }
+      return;
+    }
+    boolean task = Thread.currentThread().isVirtual();
+    for (int tries = 1; !lock.tryLock(); tries++) {
+      if (task && maySuspend) {
+        Thread.yield();
+      } else if (tries % SPINS_PER_YIELD != 0) {
+        Thread.onSpinWait();
+      } else if (task && lock instanceof BriefLock brief && below.tasks.contains(brief.holder())) {
+        Thread.yield(); // another task of this owner, that was suspended holding it
+      } else if (task) {
+        yieldThread();
+      } else {
+        LockSupport.parkNanos(lock, LOCK_NAP_NANOS);
+      }
+    }
+  }
+
+  private static void yieldThread() {
+    if (VirtualThreads.canYieldCarrier()) {
+      VirtualThreads.yieldCarrier();
+    }
+  }
+
+  /** The owner whose thread carries the caller, a task or not. */
+  private static @Nullable Owner below() {
+    Thread thread =
+        Thread.currentThread().isVirtual() && VirtualThreads.closed() == null
+            ? VirtualThreads.carrier()
+            : Thread.currentThread();
+    return thread instanceof RoleThread of ? of.owner : null;
   }
 
   // --- the loop
@@ -569,12 +694,77 @@ public final class Owner implements AutoCloseable {
       if (task == null) {
         return i > 0;
       }
-      MOUNTED_AT.setOpaque(this, System.nanoTime() | 1); // 0 says that there is none
+      turnBegins(System.nanoTime());
       guarded("a task", task::resume);
       MOUNTED_AT.setOpaque(this, 0L);
+      meter(System.nanoTime() - turnBegan);
     }
     return true;
   }
+
+  private void turnBegins(long now) {
+    turnBegan = now;
+    MOUNTED_AT.setOpaque(this, now | 1); // 0 says that there is none
+  }
+
+  /** The owner on whose thread the caller runs, which is an affine task; else null. */
+  static @Nullable Owner belowTask() {
+    return Thread.currentThread().isVirtual() ? below() : null;
+  }
+
+  /**
+   * Whether nothing is queued here, and one source at most is to be polled: what an affine task
+   * looks for in its place. By such a task.
+   */
+  boolean isIdle() {
+    return retired == null
+        && commands.isEmpty()
+        && resumes.isEmpty()
+        && sources.size() <= 1
+        && !anythingReady();
+  }
+
+  /** An affine task has nothing to do but look, from now on. */
+  void taskLooks(long now) {
+    meter(now - turnBegan);
+    turnBegins(now);
+  }
+
+  /** Counts turns that held the thread up; says so the first time and whenever that doubles. */
+  private void meter(long nanos) {
+    if (nanos > longestTurn) {
+      LONGEST_TURN.setOpaque(this, nanos);
+    }
+    if (nanos < LONG_TURN_NANOS) {
+      return;
+    }
+    long count = longTurns + 1;
+    LONG_TURNS.setOpaque(this, count);
+    if (Long.bitCount(count) == 1) {
+      LOG.log(
+          Level.WARNING,
+          "'"
+              + name
+              + "' was held up for "
+              + nanos / 1_000_000
+              + " ms by a task that ran on it (long turns so far: "
+              + count
+              + "): compute in another task, and let this one only wait and call");
+    }
+  }
+
+  /** What affine tasks held up its thread so far. A snapshot; any thread; never blocks. */
+  public Turns turns() {
+    return new Turns((long) LONG_TURNS.getOpaque(this), (long) LONGEST_TURN.getOpaque(this));
+  }
+
+  /**
+   * How long affine tasks kept an owner's thread from one suspension to the next.
+   *
+   * @param longCount how often one kept it for 20 ms or more; a machine that is full counts too
+   * @param longestNanos the longest
+   */
+  public record Turns(long longCount, long longestNanos) {}
 
   /** One command was taken, so one more can come: wakes one that waits and has not given up. */
   private boolean wakeOne() {
@@ -633,9 +823,8 @@ public final class Owner implements AutoCloseable {
    */
   @SuppressWarnings("ThreadPriorityCheck") // a step between spinning and parking, not a promise
   private int rest(int idle) {
-    int spins = config.idleSpins();
     int yields = spins + config.idleYields();
-    if (idle < spins) {
+    if (idle < spins && (idle + 1) % SPINS_PER_YIELD != 0) {
       Thread.onSpinWait();
     } else if (idle < yields) {
       Thread.yield();
@@ -659,16 +848,16 @@ public final class Owner implements AutoCloseable {
   private boolean sleep(long idleNanos) {
     bell = PARKING; // volatile
     VarHandle.fullFence(); // see the class comment
-    if (!Mutant.on("owner.no-look-before-park") && hasWork()) {
+    if (!Mutant.on("owner.no-look-before-park") && (hasWork() || anythingReady())) {
       bell = AWAKE;
       return false;
     }
-    boolean pending = anythingPending();
+    long nap = napNanosMax();
     if (hasRung()) {
       return false; // the unpark may be used up: a source that was asked may have parked for a lock
     }
-    if (pending) {
-      LockSupport.parkNanos(this, Nap.nanos(idleNanos, config.pollParkNanosMax()));
+    if (nap > 0) {
+      LockSupport.parkNanos(this, Nap.nanos(idleNanos, nap));
     } else {
       LockSupport.park(this);
     }
@@ -694,6 +883,51 @@ public final class Owner implements AutoCloseable {
       }
     }
     return false;
+  }
+
+  /** The longest nap that whatever is pending allows; 0 if nothing is. */
+  private long napNanosMax() {
+    long nap = 0;
+    for (PollSource source : sources) {
+      if (hasPending(source)) {
+        long most = Math.min(napNanosMax(source), config.pollParkNanosMax());
+        nap = nap == 0 ? most : Math.min(nap, most);
+      }
+    }
+    return nap;
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // a stranger's source must not end the owner
+  private long napNanosMax(PollSource source) {
+    try {
+      return Math.max(1, source.napNanosMax());
+    } catch (Throwable thrown) {
+      LOG.log(Level.ERROR, "'" + name + "': poll source " + source + " threw", thrown);
+      return Long.MAX_VALUE;
+    }
+  }
+
+  /** Whether something was handed to a source since it was polled. */
+  private boolean anythingReady() {
+    if (Mutant.on("owner.no-look-at-ready")) {
+      return false;
+    }
+    for (PollSource source : sources) {
+      if (isReady(source)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // a stranger's source must not end the owner
+  private boolean isReady(PollSource source) {
+    try {
+      return source.isReady();
+    } catch (Throwable thrown) {
+      LOG.log(Level.ERROR, "'" + name + "': poll source " + source + " threw", thrown);
+      return false; // then it is slept over, as anything that a source does not say
+    }
   }
 
   @SuppressWarnings("CatchingUnchecked") // a stranger's source must not end the owner
@@ -732,7 +966,8 @@ public final class Owner implements AutoCloseable {
     bell = PARKING; // volatile
     VarHandle.fullFence(); // see the class comment
     boolean pending = !polling && anythingPending();
-    if (!hasRung() && !isOver(over)) {
+    boolean ready = !polling && anythingReady();
+    if (!ready && !hasRung() && !isOver(over)) {
       if (pending) {
         LockSupport.parkNanos(blocker, Math.min(nanos, NAP_NANOS_WAITING));
       } else if (nanos == Long.MAX_VALUE) {

@@ -4,10 +4,11 @@ package io.fairlead.task;
  * Something whose completions are found by looking. An {@link Owner} looks, from its own thread, or
  * carriers do; one source is polled by one thread at a time.
  *
- * <p>How often: all the time for 300 µs after the last find or ring, then after naps of a fiftieth
- * of the time that nothing was found, up to {@link TaskConfig#pollParkNanosMax}. An owner that is
- * not the runtime's poller naps after some 50 µs. So a source that has something new pending beside
- * what is old rings, and is looked at all the time again.
+ * <p>How often: all the time for a millisecond after the last find or ring, then after naps of a
+ * fiftieth of the time that nothing was found, up to {@link TaskConfig#pollParkNanosMax} and {@link
+ * #napNanosMax}. An owner that is not the runtime's poller naps after some 50 µs, one of messages
+ * ({@link Role#COMM}) after 200 µs. So a source that has something new pending beside what is old
+ * rings, and is looked at all the time again.
  */
 public interface PollSource {
 
@@ -28,5 +29,35 @@ public interface PollSource {
    */
   default boolean hasPending() {
     return true;
+  }
+
+  /**
+   * Whether a poll might find something just now. Asked, in place of polls, by a task that looks in
+   * the place of its idle carrier; where it may, the task goes aside and the carrier polls. So it
+   * reads memory and does nothing else: completes nothing, calls nobody back, takes no lock. A poll
+   * comes some 20 times a second all the same. On any thread, not during another call; never
+   * blocks, never suspends.
+   */
+  default boolean mayFind() {
+    return hasPending();
+  }
+
+  /**
+   * Whether something was handed to this source that its next poll will do for certain. An {@link
+   * Owner} asks after it has announced that it will sleep, and polls again instead. So what others
+   * hand to a source that always has something pending, and that therefore only naps, does not lie
+   * there for a nap. Owner's thread; never blocks; cheap.
+   */
+  default boolean isReady() {
+    return false;
+  }
+
+  /**
+   * The longest nap of an {@link Owner} while this source has something pending, if that is less
+   * than {@link TaskConfig#pollParkNanosMax}: for what must be found sooner, however long it was in
+   * coming. Owner's thread; always the same.
+   */
+  default long napNanosMax() {
+    return Long.MAX_VALUE;
   }
 }

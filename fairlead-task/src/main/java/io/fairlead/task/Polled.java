@@ -75,6 +75,21 @@ final class Polled {
     }
   }
 
+  /** Whether a poll might find something now; false while another thread looks, which sees it. */
+  @SuppressWarnings("CatchingUnchecked") // a stranger's source must not stop the others
+  boolean mayFind() {
+    if (!take()) {
+      return false;
+    }
+    try {
+      return source.mayFind();
+    } catch (Throwable thrown) {
+      return true; // a poll will say it
+    } finally {
+      give();
+    }
+  }
+
   /** Nobody looks from now on, and when this returns nobody does. Not from within a poll. */
   void end() {
     for (; ; ) {

@@ -30,6 +30,17 @@ class RoleThread extends Thread {
     setDaemon(true);
   }
 
+  @Override
+  public final void run() {
+    TimerSlack.tighten();
+    work();
+  }
+
+  /** What it was made with, or what a kind of its own puts here. */
+  void work() {
+    super.run();
+  }
+
   /** The owner whose thread the caller is, or null. */
   static @Nullable Owner currentOwner() {
     return Thread.currentThread() instanceof RoleThread thread ? thread.owner : null;

@@ -132,6 +132,11 @@ public final class Strand {
     }
   }
 
+  /** Whether somebody waits for the turn. By who has it. */
+  boolean isWanted() {
+    return outbox != null || inbox != null;
+  }
+
   private @Nullable Member poll() {
     Member first = outbox;
     if (first == null) {

@@ -53,6 +53,7 @@ import org.jspecify.annotations.Nullable;
  * frames      | own thread (fork: forker; an owner's call: its maker) | own thread | plain: handed
  *             |                           |          | over as attachments are
  * binds, family | own thread              | own thread | plain
+ * parkedFor   | own thread                | {@link StuckTasks} | opaque: who sees an old one looks again
  * called      | who made it               | anyone   | plain: before it is handed out
  * </pre>
  *
@@ -82,6 +83,7 @@ public final class Task {
   private static final VarHandle SEAT;
   private static final VarHandle WAIT_MODE;
   private static final VarHandle ID;
+  private static final VarHandle PARKED_FOR;
 
   static {
     try {
@@ -92,6 +94,7 @@ public final class Task {
       RUNNER = lookup.findVarHandle(Task.class, "runner", Object.class);
       ID = lookup.findVarHandle(Task.class, "id", long.class);
       SEAT = lookup.findVarHandle(Task.class, "seat", Fork.class);
+      PARKED_FOR = lookup.findVarHandle(Task.class, "parkedFor", Object.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -124,6 +127,10 @@ public final class Task {
 
   /** Begun by a call, whose caller may end before it: nobody above waits for it. */
   boolean called;
+
+  /** A scope, a frame, a wait of the graph, or else a completion; null while it goes on. */
+  @SuppressWarnings("unused") // through PARKED_FOR
+  private @Nullable Object parkedFor;
 
   /** What cannot be free before this task ends: calls and scopes, innermost first. */
   WaitGraph.@Nullable Frame frames;
@@ -806,6 +813,37 @@ public final class Task {
       }
       Thread.onSpinWait();
     }
+  }
+
+  /** Its thread waits from here on until {@link #goesOn}. Own thread. */
+  void parksFor(Object what) {
+    if (!isRoot()) {
+      PARKED_FOR.setOpaque(this, what);
+    }
+  }
+
+  void goesOn() {
+    if (!isRoot()) {
+      PARKED_FOR.setOpaque(this, null);
+    }
+  }
+
+  @Nullable Object parkedFor() {
+    return PARKED_FOR.getOpaque(this);
+  }
+
+  /** The thread that acts for it; null before it begins and after it ended. */
+  @Nullable Thread thread() {
+    return actor() instanceof Thread thread ? thread : null;
+  }
+
+  boolean hasEnded() {
+    return actor() == GONE;
+  }
+
+  private @Nullable Object actor() {
+    Fork<?> fork = seat();
+    return fork == null ? runner : fork.runner();
   }
 
   boolean hasAttachments() {

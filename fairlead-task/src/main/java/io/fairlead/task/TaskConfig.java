@@ -10,7 +10,8 @@ import org.jspecify.annotations.Nullable;
  *
  * @param waitMode how tasks wait unless they say otherwise ({@code fairlead.sync})
  * @param ownerQueue commands an owner's queue holds; a power of two
- * @param idleSpins rounds in which an idle owner only spins before it yields (about 40 ns each)
+ * @param idleSpins rounds in which an idle owner spins before it yields at each (about 40 ns each;
+ *     it yields at every fiftieth)
  * @param idleYields rounds in which it then yields before it parks
  * @param pollParkNanosMax longest sleep between two polls while a source has something pending:
  *     what a completion that nobody announces may be late by, if it was long in coming (a sleep is
@@ -31,12 +32,12 @@ public record TaskConfig(
 
   /**
    * NONBLOCKING; 1,024 commands (a few dozen threads, each with a burst); 250 spins (about 10 µs,
-   * the cost of a park and unpark); 50 yields; 5 ms (reached after 250 ms; a nap costs 13 to 20 µs
-   * of a processor, so naps of 1 ms cost up to a fiftieth of one, and these a few thousandths); own
+   * the cost of a park and unpark); 50 yields; 10 ms (reached after 500 ms; a nap costs 13 to 20 µs
+   * of a processor, so naps of 1 ms cost up to a fiftieth of one, and these a five-hundredth); own
    * carriers if they can be had.
    */
   public static final TaskConfig DEFAULT =
-      new TaskConfig(WaitMode.NONBLOCKING, 1024, 250, 50, 5_000_000, null);
+      new TaskConfig(WaitMode.NONBLOCKING, 1024, 250, 50, 10_000_000, null);
 
   public TaskConfig {
     Objects.requireNonNull(waitMode, "waitMode");

@@ -3,7 +3,6 @@ package io.fairlead.task;
 import io.fairlead.fault.TaskFailedException;
 import java.lang.System.Logger.Level;
 import java.lang.invoke.MethodHandles;
-import java.lang.ref.Cleaner;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -51,6 +50,7 @@ public final class TaskRuntime implements AutoCloseable {
           Resumable.Foreign.class,
           Resumable.Initial.class,
           Nap.class,
+          Look.class,
           Strand.class,
           Strand.Member.class,
           Strand.Start.class,
@@ -117,6 +117,7 @@ public final class TaskRuntime implements AutoCloseable {
    *     says the flag to pass
    */
   public static TaskRuntime open(TaskConfig config) {
+    Nap.lookNanos(); // what it may be is better said here than by a class that cannot begin
     return open(config, Stealing.fromProperty());
   }
 
@@ -390,19 +391,6 @@ public final class TaskRuntime implements AutoCloseable {
     Engine<I> engine = new Engine<>(this, name, rule, factory, limits);
     engines.add(engine);
     return engine;
-  }
-
-  /**
-   * The process's cleaner, whose thread has the role CLEANER: no gate lets it into an engine. A
-   * cleaning action only retires a node to its owner.
-   */
-  public static Cleaner cleaner() {
-    return CleanerHolder.CLEANER;
-  }
-
-  private static final class CleanerHolder {
-    static final Cleaner CLEANER =
-        Cleaner.create(body -> new RoleThread("cleaner", Role.CLEANER, null, body));
   }
 
   // --- closing

@@ -644,7 +644,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
     }
   }
 
-  /** Whether frames must stop. Any thread. */
+  /** Whether somebody has begun to cancel it, so that frames must stop. Any thread. */
   boolean isStopped() {
     return cancelled != null;
   }
@@ -701,7 +701,10 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
       return;
     }
     for (Fork<T> fork = last; fork != null; fork = fork.previous) {
-      fork.task().cancel(cause);
+      // one that has ended, and that nobody has asked for, is told when it is made: stopIfCancelled
+      if (fork.taskIfAsked() != null || fork.state() == Fork.State.RUNNING) {
+        fork.task().cancel(cause);
+      }
     }
     Set<Task> lent = (Set<Task>) HELPERS.getAcquire(this);
     if (lent != null) {
@@ -826,7 +829,19 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
   /** Waits for all, as the graph of waits has to know it. */
   private void awaitAll(List<Fork<T>> all, boolean obeys) {
     boolean left = running != 0 || (lazy != null && reckoned < all.size());
-    JoinWait known = left ? knownWait(obeys) : null;
+    if (!left) {
+      return;
+    }
+    owner.parksFor(this);
+    try {
+      awaitLeft(all, obeys);
+    } finally {
+      owner.goesOn();
+    }
+  }
+
+  private void awaitLeft(List<Fork<T>> all, boolean obeys) {
+    JoinWait known = knownWait(obeys);
     if (known == null) {
       endLazy(all, obeys);
       awaitChildren(obeys, null);
@@ -870,6 +885,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
       here.exposeAnyhow();
     }
     joiner = Thread.currentThread();
+    StuckTasks.parks();
     Forks forked = lazy;
     boolean lent = forked != null && forked.execution != here; // then it is the lender's deque
     if (forked != null) {

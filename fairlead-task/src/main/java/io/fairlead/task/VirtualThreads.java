@@ -8,8 +8,9 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The JDK's two doors that own carriers need: virtual threads with a scheduler of ours, and the
- * platform thread below a virtual one. Both are in {@code java.lang} and not public; they are there
- * only where that package was opened to this module.
+ * platform thread below a virtual one; and one that they use where it is: yielding the platform
+ * thread below. All are in {@code java.lang} and not public; they are there only where that package
+ * was opened to this module.
  *
  * <p>All else that is done with a virtual thread is public API. A JDK whose doors look otherwise
  * counts as closed, and says so.
@@ -17,11 +18,13 @@ import org.jspecify.annotations.Nullable;
 final class VirtualThreads {
   private static final @Nullable MethodHandle BUILDER;
   private static final @Nullable MethodHandle CARRIER;
+  private static final @Nullable MethodHandle YIELD;
   private static final @Nullable String CLOSED;
 
   static {
     MethodHandle builder = null;
     MethodHandle carrier = null;
+    MethodHandle yield = null;
     String closed = null;
     try {
       MethodHandles.Lookup lookup =
@@ -35,6 +38,7 @@ final class VirtualThreads {
           lookup.findStatic(
               Thread.class, "currentCarrierThread", MethodType.methodType(Thread.class));
       builder.invoke((Executor) Runnable::run);
+      yield = yieldOrNull(lookup);
     } catch (IllegalAccessException shut) {
       closed = "java.base does not open java.lang to this module";
     } catch (UnsupportedOperationException none) {
@@ -44,10 +48,37 @@ final class VirtualThreads {
     }
     BUILDER = closed == null ? builder : null;
     CARRIER = closed == null ? carrier : null;
+    YIELD = closed == null ? yield : null;
     CLOSED = closed;
   }
 
   private VirtualThreads() {}
+
+  /** The one door that may be shut: see {@link #canYieldCarrier}. */
+  private static @Nullable MethodHandle yieldOrNull(MethodHandles.Lookup lookup) {
+    try {
+      return lookup.findStatic(Thread.class, "yield0", MethodType.methodType(void.class));
+    } catch (ReflectiveOperationException none) {
+      return null;
+    }
+  }
+
+  /** Whether {@link #yieldCarrier} can be had; whoever cannot use it must not spin for long. */
+  static boolean canYieldCarrier() {
+    return YIELD != null;
+  }
+
+  /** Lets other platform threads have this processor; a virtual thread stays where it is. */
+  @SuppressWarnings("NullAway") // asked before
+  static void yieldCarrier() {
+    try {
+      YIELD.invokeExact();
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new IllegalStateException("the JDK did not yield", e);
+    }
+  }
 
   /** Why virtual threads cannot be scheduled by us, or null if they can. */
   static @Nullable String closed() {

@@ -402,11 +402,54 @@ final class WaitGraph {
     }
   }
 
+  /**
+   * Adds every wait that is hopeless if what is held is not free again, and what is held by it.
+   *
+   * @param held changed
+   * @param stuck changed
+   */
+  static void addHopeless(Set<Held> held, Set<Wait> stuck) {
+    lock(LOCK);
+    try {
+      List<Wait> rest = new ArrayList<>(WAITS);
+      rest.addAll(LOOSE);
+      rest.addAll(LOOSE_JOINS);
+      rest.removeIf(Wait::endsByItself);
+      boolean again = true;
+      while (again) {
+        again = false;
+        for (Wait wait : List.copyOf(rest)) {
+          if (wait.isHopeless(held::contains)) {
+            wait.addHeld(held);
+            stuck.add(wait);
+            rest.remove(wait);
+            again = true;
+          }
+        }
+      }
+    } finally {
+      LOCK.unlock();
+    }
+  }
+
   /** How many waits are known. For tests. */
   static int size() {
     lock(LOCK);
     try {
       return WAITS.size() + LOOSE.size() + LOOSE_JOINS.size() + HOPED.size();
+    } finally {
+      LOCK.unlock();
+    }
+  }
+
+  /** How many of them wait for this, as {@link Wait#what} says it. For tests. */
+  static long size(String what) {
+    lock(LOCK);
+    try {
+      return Stream.of(WAITS, LOOSE, LOOSE_JOINS)
+          .flatMap(Set::stream)
+          .filter(wait -> wait.what().equals(what))
+          .count();
     } finally {
       LOCK.unlock();
     }

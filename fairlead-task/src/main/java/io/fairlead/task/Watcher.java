@@ -91,7 +91,7 @@ final class Watcher extends RoleThread {
   }
 
   @Override
-  public void run() {
+  void work() {
     int quiet = 0;
     int calm = 0;
     while (!carriers.isClosing()) {

@@ -149,22 +149,45 @@ class CarriersTest {
     assertThat(looked.looks.get()).isZero();
   }
 
+  /** Rounds in which a spare carrier took the other task, on a busy machine, say nothing. */
   @Test
   void aTaskDoesNotLookWhileItsCarrierHasOthersToRun() {
-    Found looked = new Found(true);
     Carriers carriers = carriers(1);
-    AtomicReference<String> seen = new AtomicReference<>();
-    join(
-        start(
-            carriers,
-            () -> {
-              Thread waiter = start(carriers, () -> seen.set(looked.source.completion().await()));
-              start(carriers, () -> looked.source.complete("told"));
-              Thread.yield();
-              join(waiter);
-            }));
-    assertThat(seen.get()).isEqualTo("told");
-    assertThat(looked.looks.get()).isZero();
+    boolean told = false;
+    for (int round = 0; round < 1_000 && !told; round++) {
+      Found looked = new Found(true);
+      AtomicReference<String> seen = new AtomicReference<>();
+      AtomicReference<Thread> waitedOn = new AtomicReference<>();
+      AtomicReference<Thread> toldOn = new AtomicReference<>();
+      join(
+          start(
+              carriers,
+              () -> {
+                Thread waiter =
+                    start(
+                        carriers,
+                        () -> {
+                          waitedOn.set(VirtualThreads.carrier());
+                          seen.set(looked.source.completion().await());
+                        });
+                Thread teller =
+                    start(
+                        carriers,
+                        () -> {
+                          toldOn.set(VirtualThreads.carrier());
+                          looked.source.complete("told");
+                        });
+                Thread.yield();
+                join(waiter);
+                join(teller);
+              }));
+      told = toldOn.get() == waitedOn.get();
+      if (told) {
+        assertThat(seen.get()).isEqualTo("told");
+        assertThat(looked.looks.get()).isZero();
+      }
+    }
+    assertThat(told).as("a round on one carrier").isTrue();
   }
 
   @Test
@@ -842,7 +865,7 @@ class CarriersTest {
     forkers.forEach(CarriersTest::join);
     source.pending = false;
     carriers.removeSource(polled);
-    assertThat(inTime).as("went on while the poller was held up").isTrue();
+    Eventually.holds("went on while the poller was held up", inTime::get); // it says so itself
   }
 
   private static boolean comes(CountDownLatch latch) {

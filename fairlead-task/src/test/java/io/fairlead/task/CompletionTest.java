@@ -124,6 +124,39 @@ class CompletionTest {
   }
 
   @Test
+  void whatASourceIsMadeWithHearsOfACancellationFirstAndOfNothingElse() {
+    List<String> heard = new ArrayList<>();
+    Completion.Source<Integer> source = Completion.source(null, () -> heard.add("action"));
+    source.completion().onDone(done -> heard.add("callback"));
+    Completion<Integer> derived = source.completion().thenApply(value -> value + 1);
+    assertThat(derived.cancel()).isTrue(); // not the source's business
+    assertThat(heard).isEmpty();
+    assertThat(source.completion().cancel()).isTrue();
+    assertThat(source.completion().cancel()).isFalse();
+    assertThat(heard).containsExactly("action", "callback");
+    Completion.Source<Integer> done = Completion.source(null, () -> heard.add("of a value"));
+    assertThat(done.complete(1)).isTrue();
+    assertThat(done.completion().cancel()).isFalse();
+    Completion.Source<Integer> failed = Completion.source(null, () -> heard.add("of a failure"));
+    assertThat(failed.fail(new IOException("disk"))).isTrue();
+    assertThat(heard).hasSize(2);
+  }
+
+  @Test
+  void aThrowingActionOfACancellationKeepsNobodyWaiting() {
+    Completion.Source<Integer> source =
+        Completion.source(
+            null,
+            () -> {
+              throw new IllegalArgumentException("a bad action, on purpose");
+            });
+    AtomicInteger heard = new AtomicInteger();
+    source.completion().onDone(done -> heard.incrementAndGet());
+    assertThat(source.completion().cancel()).isTrue();
+    assertThat(heard).hasValue(1);
+  }
+
+  @Test
   void cancelActionDoesNotRunOtherwise() {
     AtomicInteger ran = new AtomicInteger();
     Completion.Source<Integer> source = Completion.source();

@@ -186,7 +186,19 @@ class EngineDeadlockTest {
     Engine<Integer> a = engine("a", ThreadRule.ONE_AT_A_TIME, 1);
     Owner owner = runtime.owner("x", Role.OWNER);
     assertThatExceptionOfType(EngineException.class)
-        .isThrownBy(() -> a.call(0, i -> owner.<Integer>call(() -> a.call(0, j -> j)).await()))
+        .isThrownBy(
+            () ->
+                a.call(
+                    0,
+                    i ->
+                        owner
+                            .<Integer>call(
+                                () -> {
+                                  // who closes the circle is refused: the owner, not the caller
+                                  Eventually.holds("the caller waits", () -> WaitGraph.size() == 1);
+                                  return a.call(0, j -> j);
+                                })
+                            .await()))
         .withMessageContaining("would wait for ever")
         .withMessageContaining("task 'call-x'");
     assertThat(a.<Integer>call(0, i -> i)).isEqualTo(1);

@@ -49,8 +49,11 @@ class JoinDeadlockTest {
     return runtime.engine(name, ThreadRule.ONE_AT_A_TIME, () -> 1, EngineLimits.of(instances));
   }
 
+  /** The engine counts somebody who waits before the graph knows of the wait. */
   private static void waits(Engine<?> engine) {
-    Eventually.holds("somebody waits", () -> engine.stats().waiting() == 1);
+    Eventually.holds(
+        "somebody waits",
+        () -> WaitGraph.size("an instance of engine '" + engine.name() + "'") == 1);
   }
 
   private static TaskBody<Integer> calling(Engine<Integer> engine) {
@@ -682,8 +685,8 @@ class JoinDeadlockTest {
                   scope.fork(EAGER, () -> sibling.end(hold, b));
                   ba.set(scope.fork(EAGER.name("ba"), nested(b, a, both)));
                   TaskScopeTest.awaitQuietly(both);
-                  Eventually.holds("both wait", () -> a.stats().waiting() == 1);
-                  Eventually.holds("both wait", () -> b.stats().waiting() == 1);
+                  waits(a);
+                  waits(b);
                   hold.countDown();
                   return scope.join().getFirst();
                 }

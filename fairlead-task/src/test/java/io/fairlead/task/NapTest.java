@@ -1,7 +1,9 @@
 package io.fairlead.task;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatIllegalArgumentException;
 
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class NapTest {
@@ -28,10 +30,29 @@ class NapTest {
   @Test
   void aWaitOfASecondTakesFewNaps() {
     int naps = 0;
-    long late = 50_000; // what the system adds to each
+    long late = 20_000; // what the system adds to each
     for (long idle = Nap.SEARCH_NANOS; idle < 1_000_000_000; naps++) {
       idle += Nap.nanos(idle, TaskConfig.DEFAULT.pollParkNanosMax()) + late;
     }
     assertThat(naps).isLessThan(400);
+  }
+
+  @Test
+  void aTaskLooksForNoLongerThanItsCarrierSearches() {
+    assertThat(Nap.lookNanos()).isBetween(1L, Nap.SEARCH_NANOS);
+  }
+
+  @Test
+  void aTimeThatCannotBeIsRefusedByName() {
+    assertThat(Nap.micros("fairlead.some.micros", " 250 ")).isEqualTo(250);
+    assertThat(Nap.micros("fairlead.some.micros", "0")).isZero();
+    for (String each : List.of("-1", "1000001", "10us", "")) {
+      assertThatIllegalArgumentException()
+          .isThrownBy(() -> Nap.micros("fairlead.some.micros", each))
+          .withMessage(
+              "property fairlead.some.micros is '"
+                  + each
+                  + "'; it must be a number from 0 to 1000000");
+    }
   }
 }

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatExceptionOfType;
 import static org.assertj.core.api.Assertions.assertThatIllegalStateException;
 
+import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskCancelledException;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -13,6 +14,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
 import java.util.function.Predicate;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -28,6 +31,8 @@ import org.junit.jupiter.api.condition.DisabledIfSystemProperty;
     disabledReason = "there are no own carriers where the package is closed")
 @SuppressWarnings("ThreadPriorityCheck") // a yield is one more way to suspend
 class OwnerAffineTest {
+  private static final Duration SOON = Duration.ofSeconds(30);
+
   private TaskRuntime runtime;
   private Owner owner;
 
@@ -235,7 +240,8 @@ class OwnerAffineTest {
             0,
             i -> {
               Completion<Integer> waits = owner.affine(() -> a.<Integer>call(0, j -> j));
-              Eventually.holds("it waits", () -> a.stats().waiting() == 1);
+              // the engine counts it before the graph knows of it
+              Eventually.holds("it waits", () -> WaitGraph.size("an instance of engine 'a'") == 1);
               assertThatIllegalStateException()
                   .isThrownBy(owner::close)
                   .withMessageContainingAll("would never end", "task 'call-affine'", "engine 'a'");
@@ -283,6 +289,57 @@ class OwnerAffineTest {
     holder.join();
   }
 
+  @Test
+  void aCommandAndAnAffineTaskOfOneOwnerMayBothWaitForALock() {
+    assertThat(bothGetALock(owner, new ReentrantLock(), Owner::lock, false)).isTrue();
+    assertThat(bothGetALock(owner, new BriefLock(), ReentrantLock::lock, false)).isTrue();
+  }
+
+  @Test
+  void theTestAboveFindsThatTheyQueueForIt() {
+    // it is never closed: its owner's thread waits for ever
+    TaskRuntime lost = TaskRuntime.open(TaskConfig.DEFAULT.carriers(CarrierMode.OWN));
+    try (Mutant.Handle _ = Mutant.enable("owner.queues-for-locks")) {
+      Owner home = lost.owner("lost", Role.OWNER);
+      assertThat(bothGetALock(home, new ReentrantLock(), Owner::lock, true)).isFalse();
+    }
+  }
+
+  /** The lock is held; a task on the owner comes for it, then a command does; then it is free. */
+  private static boolean bothGetALock(
+      Owner home, ReentrantLock lock, Consumer<ReentrantLock> take, boolean queues) {
+    AtomicInteger begun = new AtomicInteger();
+    Completion<Integer> affine;
+    Completion<Integer> command;
+    lock.lock();
+    try {
+      affine = home.affine(() -> lockOnce(lock, take, begun));
+      Eventually.holds("the task comes", () -> begun.get() == 1);
+      command = home.tryCall(() -> lockOnce(lock, take, begun));
+      if (queues) {
+        Eventually.holds("both stand in its queue", () -> lock.getQueueLength() == 2);
+      } else {
+        // a task that waits for an inner lock keeps the thread, so that the command does not come
+        Eventually.holdsWithin(Duration.ofMillis(300), () -> begun.get() == 2);
+      }
+    } finally {
+      lock.unlock();
+    }
+    return Eventually.holdsWithin(
+        Duration.ofSeconds(queues ? 3 : 20), () -> affine.isDone() && command.isDone());
+  }
+
+  private static int lockOnce(
+      ReentrantLock lock, Consumer<ReentrantLock> take, AtomicInteger begun) {
+    begun.incrementAndGet();
+    take.accept(lock);
+    try {
+      return 1;
+    } finally {
+      lock.unlock();
+    }
+  }
+
   /** A wait that goes through the graph's lock, and is over. */
   private static final class Passing extends WaitGraph.Wait {
     private final Runnable underTheLock;
@@ -324,6 +381,107 @@ class OwnerAffineTest {
     @Override
     String where() {
       return "in something";
+    }
+  }
+
+  @Test
+  void aTaskThatWaitsForWhatIsFoundByLookingLooksItself() {
+    List<Thread> lookers = new ArrayList<>();
+    Thread self =
+        owner
+            .affine(
+                () -> {
+                  Looked looked = new Looked();
+                  looked.atPoll =
+                      polls -> {
+                        lookers.add(Thread.currentThread());
+                        if (polls == 3) {
+                          looked.source.complete("found");
+                        }
+                      };
+                  assertThat(looked.source.completion().await(SOON)).isEqualTo("found");
+                  return Thread.currentThread();
+                })
+            .await();
+    assertThat(lookers).hasSize(3).allMatch(self::equals);
+  }
+
+  @Test
+  void aTaskThatLooksMakesRoomForWhateverIsQueuedOnItsOwner() {
+    List<Consumer<Runnable>> ways =
+        List.of(
+            end -> assertThat(owner.trySubmit(end)).isTrue(),
+            end ->
+                owner.affine(
+                    () -> {
+                      end.run();
+                      return "ended";
+                    }),
+            end ->
+                owner.retire(
+                    new Retired() {
+                      @Override
+                      protected void release() {
+                        end.run();
+                      }
+                    }));
+    for (Consumer<Runnable> way : ways) {
+      AtomicInteger looks = new AtomicInteger();
+      owner
+          .affine(
+              () -> {
+                Looked looked = new Looked();
+                looked.atPoll =
+                    polls -> {
+                      looks.set(polls);
+                      if (polls == 1) {
+                        way.accept(() -> looked.source.complete("ended by what was queued"));
+                      }
+                    };
+                return looked.source.completion().await(SOON);
+              })
+          .await();
+      assertThat(looks).as("looks, though something was queued at the first").hasValue(1);
+    }
+  }
+
+  @Test
+  void whatATaskDidBeforeItLooksCountsAsATurn() {
+    owner
+        .affine(
+            () -> {
+              long end = System.nanoTime() + 2 * Owner.LONG_TURN_NANOS;
+              while (System.nanoTime() - end < 0) {
+                Thread.onSpinWait();
+              }
+              Looked looked = new Looked();
+              looked.atPoll = polls -> looked.source.complete("found at once");
+              return looked.source.completion().await(SOON);
+            })
+        .await();
+    assertThat(owner.turns().longCount()).isPositive();
+  }
+
+  /** Something that only a look finds. */
+  private static final class Looked implements WaitHelp {
+    final Completion.Source<String> source = Completion.source(this);
+    Consumer<Integer> atPoll = polls -> {};
+    private int polls;
+
+    @Override
+    public boolean poll() {
+      atPoll.accept(++polls);
+      return false;
+    }
+
+    @Override
+    public boolean isFoundByLooking() {
+      return true;
+    }
+
+    @Override
+    public boolean block(long nanos) {
+      return false;
     }
   }
 }

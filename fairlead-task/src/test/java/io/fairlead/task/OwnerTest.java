@@ -469,7 +469,8 @@ class OwnerTest {
       }
       Thread.onSpinWait();
     }
-    return Eventually.holdsWithin(Duration.ofMillis(300), condition);
+    // who was woken may wait for a processor, and looks as if it slept meanwhile
+    return Eventually.holdsWithin(Duration.ofSeconds(5), condition);
   }
 
   private static boolean asleep(Owner owner, Thread thread) {
@@ -557,6 +558,7 @@ class OwnerTest {
     private final Asked where;
     private final Runnable wake;
     private final AtomicBoolean armed = new AtomicBoolean();
+    private final AtomicBoolean woke = new AtomicBoolean();
 
     Greedy(Asked where, Runnable wake) {
       this.where = where;
@@ -575,9 +577,15 @@ class OwnerTest {
       return false;
     }
 
+    /** Whether it sleeps after the wake. It may do so for good reason once what woke it is done. */
+    boolean isSleptOver(Thread thread) {
+      return woke.get() && thread.getState() == Thread.State.WAITING;
+    }
+
     private void wakeAndPark(Asked here) {
       if (here == where && armed.compareAndSet(true, false)) {
         wake.run();
+        woke.set(true);
         LockSupport.parkNanos(1); // returns at once, and the permit is gone
       }
     }
@@ -604,7 +612,8 @@ class OwnerTest {
               source.armed.set(true);
               return awaited.completion().await();
             });
-    boolean slept = !comes(call::isDone) && thread.getState() == Thread.State.WAITING;
+    Eventually.holds("it ends or sleeps", () -> call.isDone() || source.isSleptOver(thread));
+    boolean slept = !call.isDone();
     endForced(owner);
     assertThat(call.await()).isEqualTo(5);
     return slept;
@@ -627,7 +636,8 @@ class OwnerTest {
     Eventually.holds("it sleeps", () -> thread.getState() == Thread.State.WAITING);
     source.armed.set(true);
     owner.ring();
-    boolean slept = !comes(ran::get) && asleep(owner, thread);
+    Eventually.holds("it runs or sleeps", () -> ran.get() || source.isSleptOver(thread));
+    boolean slept = !ran.get();
     endForced(owner);
     assertThat(ran).isTrue();
     return slept;
@@ -792,5 +802,123 @@ class OwnerTest {
       jdk.ringPoller();
       Eventually.holds("it looks often again", () -> looks.get() > before + 20);
     }
+  }
+
+  /** What is handed to a source that only naps does not wait for the nap to end. */
+  @Test
+  void anOwnerThatIsHandedSomethingAfterItsPollDoesNotNap() {
+    Owner owner = eagerOwner();
+    Handed source = new Handed(owner);
+    owner.addSource(source);
+    Eventually.holds("handed over often", () -> source.done.get() > 200);
+    assertThat(source.naps.get()).as("it naps too").isPositive();
+    assertThat(source.sleptOver.get()).isZero();
+  }
+
+  @Test
+  void theTestAboveFindsANapOverWhatWasHandedOver() {
+    Owner owner = eagerOwner();
+    Handed source = new Handed(owner);
+    try (Mutant.Handle _ = Mutant.enable("owner.no-look-at-ready")) {
+      owner.addSource(source);
+      Eventually.holds("slept over", () -> source.sleptOver.get() > 0);
+    }
+  }
+
+  /** Every other poll hands something over when it has looked: no bell has been announced yet. */
+  private static final class Handed implements PollSource {
+    private final Owner owner;
+    private final AtomicBoolean ready = new AtomicBoolean();
+    private final AtomicInteger polls = new AtomicInteger();
+    private final AtomicInteger done = new AtomicInteger();
+    private final AtomicInteger naps = new AtomicInteger();
+    private final AtomicInteger sleptOver = new AtomicInteger();
+
+    private Handed(Owner owner) {
+      this.owner = owner;
+    }
+
+    @Override
+    public int poll() {
+      if (ready.compareAndSet(true, false)) {
+        done.incrementAndGet();
+      } else if (polls.incrementAndGet() % 2 == 0) {
+        ready.set(true);
+        owner.ring();
+      }
+      return 0;
+    }
+
+    @Override
+    public boolean isReady() {
+      return ready.get();
+    }
+
+    @Override
+    public long napNanosMax() {
+      naps.incrementAndGet();
+      sleptOver.addAndGet(ready.get() ? 1 : 0);
+      return Long.MAX_VALUE;
+    }
+  }
+
+  /** Without its bound, naps that grow by a fiftieth would let it look 600 times a minute. */
+  @Test
+  void anOwnerNapsNoLongerThanItsSourceSays() {
+    Owner owner = eagerOwner();
+    AtomicInteger looks = new AtomicInteger();
+    owner.addSource(
+        new PollSource() {
+          @Override
+          public int poll() {
+            return looks.incrementAndGet() < 0 ? 1 : 0;
+          }
+
+          @Override
+          public long napNanosMax() {
+            return 20_000;
+          }
+        });
+    Eventually.holds("it looks often, however long it waits", () -> looks.get() > 1_500);
+  }
+
+  private Owner eagerOwner() {
+    runtime.close();
+    runtime = TaskRuntime.open(new TaskConfig(WaitMode.SPIN, 4, 0, 0, 60_000_000_000L));
+    return runtime.owner("eager", Role.OWNER);
+  }
+
+  @Test
+  void longTurnsOfAffineTasksAreCounted() {
+    if (runtime.carriers().mode() == CarrierMode.JDK) {
+      return; // refused there: OwnerAffineTest
+    }
+    Owner owner = runtime.owner("o", Role.OWNER);
+    // one that lost its processor is long, too
+    Eventually.holds("a short one is not", () -> longTurns(owner, () -> 1) == 0);
+    assertThat(longTurns(owner, OwnerTest::computeTooLong)).isEqualTo(1);
+    assertThat(owner.turns().longestNanos()).isGreaterThanOrEqualTo(Owner.LONG_TURN_NANOS);
+    long before = owner.turns().longCount();
+    owner.call(OwnerTest::computeTooLong).await();
+    assertThat(owner.turns().longCount())
+        .as("commands may take as long as they need")
+        .isEqualTo(before);
+  }
+
+  /** How many of it were counted. */
+  private static long longTurns(Owner owner, TaskBody<Integer> body) {
+    long before = owner.turns().longCount();
+    owner.affine(body).await();
+    owner.call(() -> 1).await(); // so that the turn is over, and counted
+    return owner.turns().longCount() - before;
+  }
+
+  @SuppressWarnings("BusyWait") // it is to hold its thread up
+  private static int computeTooLong() {
+    long end = System.nanoTime() + Owner.LONG_TURN_NANOS;
+    while (System.nanoTime() - end < 0) {
+      Thread.onSpinWait();
+    }
+    return 1;
   }
 }

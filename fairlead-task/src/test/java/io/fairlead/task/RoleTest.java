@@ -37,7 +37,7 @@ class RoleTest {
   @Test
   void theCleanersThreadIsACleaner() {
     AtomicReference<Role> seen = new AtomicReference<>();
-    TaskRuntime.cleaner().register(new Object(), () -> seen.set(Role.current()));
+    Collected.register(new Object(), () -> seen.set(Role.current()));
     Eventually.holds(
         "the collector ran",
         () -> {

@@ -210,6 +210,26 @@ class UnaskedTaskTest {
   }
 
   @Test
+  void aScopeThatIsCancelledMakesNoTasksForChildrenThatHaveEnded() {
+    inTask(
+        () -> {
+          try (TaskScope<Integer> scope = runtime.scope()) {
+            Fork<Integer> before = scope.fork(() -> 1);
+            Fork<Integer> fails =
+                scope.fork(
+                    () -> {
+                      throw new IllegalArgumentException("on purpose");
+                    });
+            assertThatExceptionOfType(IllegalArgumentException.class).isThrownBy(scope::join);
+            assertThat(before.taskIfAsked()).isNull();
+            assertThat(fails.state()).isEqualTo(Fork.State.FAILED);
+            assertThat(before.task().isCancelled()).as("whenever it is made").isTrue();
+          }
+          return 0;
+        });
+  }
+
+  @Test
   void whatTheParentHasAttachedIsInheritedAsItWasAtTheFork() {
     TaskLocal<String> local = TaskLocal.of("none");
     inTask(

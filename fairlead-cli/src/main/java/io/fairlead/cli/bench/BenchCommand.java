@@ -5,10 +5,14 @@ import io.fairlead.cli.ExitCode;
 import io.fairlead.cli.Json;
 import io.fairlead.cli.Progress;
 import io.fairlead.cli.Version;
+import io.fairlead.runtime.FairleadConfig;
 import java.io.PrintWriter;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
@@ -29,7 +33,8 @@ import picocli.CommandLine.Parameters;
       TaskWorker.class,
       JobsWorker.class,
       CudaWorker.class,
-      CudaVCycleWorker.class
+      CudaVCycleWorker.class,
+      CommWorker.class
     },
     synopsisSubcommandLabel = "",
     footer = {
@@ -42,7 +47,14 @@ import picocli.CommandLine.Parameters;
 public final class BenchCommand implements Callable<Integer> {
   private static final List<Suite> SUITES =
       List.of(
-          new VCycleSuite(), new HostSuite(), new SolveSuite(), new TaskSuite(), new CudaSuite());
+          new VCycleSuite(),
+          new HostSuite(),
+          new SolveSuite(),
+          new TaskSuite(),
+          new CudaSuite(),
+          new MemorySuite(),
+          new SpillSuite(),
+          new CommSuite());
 
   private static final int GRID = 64;
 
@@ -51,7 +63,7 @@ public final class BenchCommand implements Callable<Integer> {
   @Parameters(
       arity = "0..1",
       paramLabel = "SUITE",
-      description = "One of: vcycle, host, solve, tasks, cuda.")
+      description = "One of: vcycle, host, solve, tasks, cuda, memory, spill, comm.")
   private @Nullable String suite;
 
   @Option(names = "--list", description = "Say what would be measured, and stop.")
@@ -71,9 +83,21 @@ public final class BenchCommand implements Callable<Integer> {
       split = ",",
       paramLabel = "ROW",
       description =
-          "Measure only these rows, by id or by what comes before a point in it (cuda; see --list)."
-              + " May be repeated.")
+          "Measure only these rows, by id or by what comes before a point in it (cuda, tasks, memory,"
+              + " spill, comm; see --list). May be repeated.")
   private List<String> only = List.of();
+
+  @Option(
+      names = "--device",
+      paramLabel = "NAME",
+      description = "host, cuda, or auto: the best one there is (memory, spill; default auto).")
+  private @Nullable String device;
+
+  @Option(
+      names = "--directory",
+      paramLabel = "FOLDER",
+      description = "On the disk to measure (spill; default: the temporary folder).")
+  private @Nullable Path directory;
 
   @Option(
       names = "--json",
@@ -95,13 +119,26 @@ public final class BenchCommand implements Callable<Integer> {
       }
       AtomicFile.requireWritable(Path.of(json)); // now, not after an hour of measuring
     }
-    Suite.Options options = new Suite.Options(quick, grid == null ? GRID : grid, only);
+    requireDevice(line);
+    Suite.Options options =
+        new Suite.Options(
+            quick,
+            grid == null ? GRID : grid,
+            only,
+            device == null ? FairleadConfig.AUTO : device,
+            directory);
     requireRows(line, options);
     if (list) {
       list(line, options);
       return ExitCode.OK;
     }
-    report(chosen(line).run(options, Progress.to(line.getErr(), Progress.onTerminal())), line);
+    if (chosen(line).startsRanks()) {
+      Optional<Integer> code = RankZero.measure(line.getParent().getParseResult().originalArgs());
+      if (code.isPresent()) {
+        return code.get();
+      }
+    }
+    measure(line, options);
     return ExitCode.OK;
   }
 
@@ -112,6 +149,27 @@ public final class BenchCommand implements Callable<Integer> {
     if (grid != null && suite != null && !chosen(line).takesGrid()) {
       throw new CommandLine.ParameterException(
           line, "--grid: the suite " + suite + " has problems of its own and takes none");
+    }
+  }
+
+  private void requireDevice(CommandLine line) {
+    if (device != null && !BenchDevice.NAMES.contains(device)) {
+      throw new CommandLine.ParameterException(
+          line,
+          "--device takes one of " + String.join(", ", BenchDevice.NAMES) + ", not " + device);
+    }
+    boolean chooses = device != null || directory != null;
+    if (chooses && suite != null && !chosen(line).takesDevice()) {
+      throw new CommandLine.ParameterException(
+          line,
+          (device != null ? "--device" : "--directory")
+              + ": the suite "
+              + suite
+              + " has a device of its own, and writes no files");
+    }
+    if (directory != null && !Files.isDirectory(directory)) {
+      throw new CommandLine.ParameterException(
+          line, "--directory: " + directory + " is no folder; make it first");
     }
   }
 
@@ -163,16 +221,34 @@ public final class BenchCommand implements Callable<Integer> {
                         + names));
   }
 
-  private void report(List<Row> rows, CommandLine line) throws Exception {
-    String text = Json.text(rows.stream().map(Row::toMap).toList()) + "\n";
+  /** Shows and writes rows as they come: a run that is cut, or fails, leaves what it had. */
+  private void measure(CommandLine line, Suite.Options options) throws Exception {
+    Suite chosen = chosen(line);
     boolean jsonOnOut = "-".equals(json);
-    (jsonOnOut ? line.getErr() : line.getOut()).print(Table.of(rows));
-    line.getErr().flush();
+    PrintWriter shown = jsonOnOut ? line.getErr() : line.getOut();
+    Table table = new Table(chosen.ids(options).stream().filter(options::wants).toList());
+    List<Row> all = new ArrayList<>();
+    Progress progress = Progress.to(line.getErr(), Progress.onTerminal());
+    chosen.run(
+        options,
+        progress,
+        rows -> {
+          all.addAll(rows);
+          progress.clear();
+          line.getErr().flush();
+          shown.print(table.add(rows));
+          shown.flush();
+          if (json != null && !jsonOnOut) {
+            AtomicFile.write(json, text(all));
+          }
+        });
     if (jsonOnOut) {
-      line.getOut().print(text);
-    } else if (json != null) {
-      AtomicFile.write(json, text);
+      line.getOut().print(text(all));
+      line.getOut().flush();
     }
-    line.getOut().flush();
+  }
+
+  private static String text(List<Row> rows) {
+    return Json.text(rows.stream().map(Row::toMap).toList()) + "\n";
   }
 }

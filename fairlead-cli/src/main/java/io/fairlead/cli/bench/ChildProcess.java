@@ -1,5 +1,6 @@
 package io.fairlead.cli.bench;
 
+import io.fairlead.cli.HangWatch;
 import io.fairlead.cli.Processors;
 import io.fairlead.fault.FairleadException;
 import io.fairlead.fault.Severity;
@@ -12,7 +13,9 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
@@ -33,6 +36,53 @@ final class ChildProcess {
     List<String> lines(String prefix) {
       return output.stream().filter(line -> line.startsWith(prefix)).toList();
     }
+
+    /** The samples that it printed, in order. */
+    List<SampleLine> samples() {
+      return output.stream().flatMap(line -> SampleLine.parse(line).stream()).toList();
+    }
+  }
+
+  /**
+   * Where a child runs.
+   *
+   * @param cores it is bound to so many, as far as there are
+   * @param processors its JVM takes itself to have so many, as far as there are: so many carriers
+   */
+  record Place(int cores, int processors) {
+    /** All that this process may use. */
+    static Place all() {
+      return new Place(Integer.MAX_VALUE, Integer.MAX_VALUE);
+    }
+
+    /**
+     * So many carriers, and a core more for the JVM's own threads: compilers, collector, watchers.
+     */
+    static Place withRoom(int carriers) {
+      return new Place(carriers + 1, carriers);
+    }
+
+    /** So many carriers, which share their cores with the JVM's own threads. */
+    static Place tight(int carriers) {
+      return new Place(carriers, carriers);
+    }
+  }
+
+  /**
+   * What stands before a command to bind it to so many of this process's cores: always the same
+   * ones. Nothing where there is no {@code taskset}.
+   */
+  static List<String> bound(int cores) {
+    Path taskset = tool("taskset");
+    if (taskset == null) {
+      return List.of();
+    }
+    String list =
+        Processors.coresFirst().stream()
+            .limit(cores(cores))
+            .map(String::valueOf)
+            .collect(Collectors.joining(","));
+    return List.of(taskset.toString(), "-c", list);
   }
 
   /** The cores that a child for so many ranks gets: one each, as far as there are. */
@@ -40,34 +90,25 @@ final class ChildProcess {
     return Math.min(wanted, Runtime.getRuntime().availableProcessors());
   }
 
-  /** As {@link #onCores(int, List, List, Duration)}, for as long as it takes. */
+  /** As {@link #onCores(Place, List, List, Duration)}, for as long as it takes. */
   static Result onCores(int wanted, List<String> properties, List<String> args) throws Exception {
-    return onCores(wanted, properties, args, null);
+    return onCores(Place.tight(wanted), properties, args, null);
   }
 
   /**
-   * Runs this program on that many cores (where {@code taskset} is there to bind it; else the child
-   * only believes that it has so many) and waits for it.
+   * Runs this program there (where {@code taskset} is there to bind it; else the child only
+   * believes that it has so many cores) and waits for it.
    *
    * @param properties more options for its JVM
    * @param limit it is ended after that; null: never
    * @throws ChildFailedException with its output, if it fails or is ended
    */
   static Result onCores(
-      int wanted, List<String> properties, List<String> args, @Nullable Duration limit)
+      Place place, List<String> properties, List<String> args, @Nullable Duration limit)
       throws Exception {
-    List<String> command = new ArrayList<>();
-    Path taskset = tool("taskset");
-    if (taskset != null) {
-      String list =
-          Processors.coresFirst().stream()
-              .limit(cores(wanted))
-              .map(String::valueOf)
-              .collect(Collectors.joining(","));
-      command.addAll(List.of(taskset.toString(), "-c", list));
-    }
+    List<String> command = new ArrayList<>(bound(place.cores()));
     command.addAll(java());
-    command.add("-XX:ActiveProcessorCount=" + cores(wanted));
+    command.add("-XX:ActiveProcessorCount=" + cores(place.processors()));
     command.addAll(properties);
     return start(command, args, limit);
   }
@@ -86,21 +127,52 @@ final class ChildProcess {
     List<String> whole = new ArrayList<>(command);
     whole.addAll(program());
     whole.addAll(args);
+    return run("fairlead " + String.join(" ", args), whole, environment -> {}, limit);
+  }
+
+  /**
+   * This program as a command: for who starts it otherwise.
+   *
+   * @param properties more options for its JVM
+   */
+  static List<String> command(List<String> properties, List<String> args) {
+    List<String> whole = new ArrayList<>(java());
+    whole.addAll(properties);
+    whole.addAll(program());
+    whole.addAll(args);
+    return whole;
+  }
+
+  /**
+   * Runs any command and waits for it.
+   *
+   * @param what the command in a few words, for who is told that it failed
+   * @param change makes its environment from this process's
+   * @param limit it is ended after that, with all that it started; null: never
+   * @throws ChildFailedException with its output, if it fails or is ended
+   */
+  static Result run(
+      String what,
+      List<String> whole,
+      Consumer<Map<String, String>> change,
+      @Nullable Duration limit)
+      throws Exception {
     long start = System.nanoTime();
     Path peak = Files.createTempFile("fairlead-bench", ".rss");
     Path said = Files.createTempFile("fairlead-bench", ".out");
     try {
-      Process process =
+      ProcessBuilder builder =
           new ProcessBuilder(timed(whole, peak))
               .redirectErrorStream(true)
-              .redirectOutput(said.toFile())
-              .start();
+              .redirectOutput(said.toFile());
+      change.accept(builder.environment());
+      Process process = builder.start();
       process.getOutputStream().close();
       boolean ended = awaitEnd(process, limit);
       int code = process.waitFor();
       List<String> output = Files.readString(said, StandardCharsets.UTF_8).lines().toList();
       if (!ended || code != 0) {
-        throw new ChildFailedException(args, ended ? code : HangWatch.EXIT_CODE, output);
+        throw new ChildFailedException(what, ended ? code : HangWatch.EXIT_CODE, output);
       }
       return new Result(output, (System.nanoTime() - start) * 1e-9, peakBytes(peak));
     } finally {
@@ -164,7 +236,8 @@ final class ChildProcess {
         : List.of("--module-path", modules, "--module", "io.fairlead.cli/io.fairlead.cli.Main");
   }
 
-  private static @Nullable Path tool(String name) {
+  /** A program of the system, if it is there. */
+  static @Nullable Path tool(String name) {
     for (String folder : new String[] {"/usr/bin", "/bin", "/usr/local/bin"}) {
       Path tool = Path.of(folder, name);
       if (Files.isExecutable(tool)) {
@@ -180,17 +253,26 @@ final class ChildProcess {
 
     private final boolean hung;
 
-    ChildFailedException(List<String> args, int code, List<String> output) {
+    /** Strings, in an exception that could be serialized. */
+    private final ArrayList<String> output;
+
+    ChildFailedException(String what, int code, List<String> output) {
       super(
           Severity.OPERATION,
           String.format(
               Locale.ROOT,
-              "the measuring process 'fairlead %s' %s and said:%n%s",
-              String.join(" ", args),
+              "the measuring process '%s' %s and said:%n%s",
+              what,
               code == HangWatch.EXIT_CODE ? "did not end" : "ended with code " + code,
               String.join("\n", output)),
           null);
       this.hung = code == HangWatch.EXIT_CODE;
+      this.output = new ArrayList<>(output);
+    }
+
+    /** What it had said by then, of the lines that begin with {@code prefix}: it stands. */
+    List<String> lines(String prefix) {
+      return output.stream().filter(line -> line.startsWith(prefix)).toList();
     }
 
     /** Whether it did not end in time, and was ended. */

@@ -8,7 +8,8 @@ import java.util.Map;
 
 /**
  * What a launch with its wait, and an allocation with its end, take beside other libraries on the
- * same host: ours over theirs. All take turns, each in a process of its own, with its defaults.
+ * same host: ours over theirs. All take turns, each in a process of its own, with its defaults,
+ * bound to the same cores.
  */
 final class CudaLibraries {
   /** By the name of its samples: the end of a row's id. */
@@ -35,14 +36,15 @@ final class CudaLibraries {
   }
 
   /** Measures the libraries that are there; the rows of the others say that they are not. */
-  static List<Row> measure(Suite.Options options, int scale, CudaRuns runs) throws Exception {
+  static List<Row> measure(
+      Suite.Options options, int scale, ChildProcess.Place place, CudaRuns runs) throws Exception {
     Map<String, String> missing = new HashMap<>();
     for (int round = 0; round < (options.quick() ? 1 : 3); round++) {
-      runs.measure("like", CudaWorker.Group.LIKE_LIBRARIES, scale, 0, "own");
+      runs.measure("like", CudaWorker.Group.LIKE_LIBRARIES, scale, place, "own");
       for (String library : CudaPeer.LIBRARIES) {
         boolean wanted = ROWS.values().stream().anyMatch(row -> options.wants(id(library, row)));
         if (wanted && !missing.containsKey(library)) {
-          String why = runs.measureLibrary(library, scale);
+          String why = runs.measureLibrary(library, scale, place);
           if (why != null) {
             missing.put(library, why);
           }

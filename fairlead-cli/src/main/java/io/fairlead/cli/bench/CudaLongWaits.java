@@ -13,26 +13,11 @@ final class CudaLongWaits {
   private static final double PERCENT = 100;
 
   /** The signals of all streams are events. */
-  private static final String NO_TICKETS = "-Dfairlead.cuda.tickets=0";
+  static final String NO_TICKETS = "-Dfairlead.cuda.tickets=0";
 
-  private static final String EVENTS = "events";
   private static final String BESIDE = "cuda.wait.hol";
 
   private CudaLongWaits() {}
-
-  /** Of the waits with events, over C: {@link CudaSuite} makes these rows as its others. */
-  static String events(int kernelMicros) {
-    return "cuda.wait.events." + kernelMicros + "us";
-  }
-
-  static void measureEvents(int scale, int cores, CudaRuns runs) throws Exception {
-    runs.measure(EVENTS, CudaWorker.Group.WAITS, scale, cores, "own", NO_TICKETS);
-  }
-
-  /** By this name the samples of the waits with events are found. */
-  static String events() {
-    return EVENTS;
-  }
 
   static List<String> ids() {
     List<String> ids = new ArrayList<>(List.of(BESIDE, BESIDE + ".p99"));
@@ -53,11 +38,12 @@ final class CudaLongWaits {
 
   static void measure(Suite.Options options, int scale, CudaRuns runs) throws Exception {
     if (options.wantsAny(List.of(BESIDE, BESIDE + ".p99"))) {
-      runs.measure("beside", CudaWorker.Group.BESIDE_LONG, scale, 0, "own");
+      runs.measure("beside", CudaWorker.Group.BESIDE_LONG, scale, ChildProcess.Place.all(), "own");
     }
     for (String carriers : List.of("own", "jdk")) {
       if (options.wantsAny(List.of(core(carriers), late(carriers)))) {
-        runs.measure(carriers + ".core", CudaWorker.Group.LONG, scale, 0, carriers);
+        runs.measure(
+            carriers + ".core", CudaWorker.Group.LONG, scale, ChildProcess.Place.all(), carriers);
       }
     }
   }

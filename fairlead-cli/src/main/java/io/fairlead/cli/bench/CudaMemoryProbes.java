@@ -4,9 +4,7 @@ import io.fairlead.device.HostBlock;
 import io.fairlead.memory.Device;
 import io.fairlead.memory.DeviceBuffer;
 import io.fairlead.runtime.Fairlead;
-import io.fairlead.task.ForkOptions;
 import io.fairlead.task.TaskBody;
-import io.fairlead.task.TaskScope;
 
 /**
  * What memory on a GPU costs to have and to fill, as the baseline in C measures it; nanoseconds.
@@ -41,10 +39,7 @@ final class CudaMemoryProbes {
   }
 
   private <T> T inTask(TaskBody<T> body) {
-    try (TaskScope<T> scope = fairlead.scope()) {
-      scope.fork(ForkOptions.named("probe").eager(true), body);
-      return scope.join().getFirst();
-    }
+    return ProbeTask.run(fairlead, body);
   }
 
   private int rounds(int full) {

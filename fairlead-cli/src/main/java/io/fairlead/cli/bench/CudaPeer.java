@@ -30,6 +30,11 @@ final class CudaPeer {
     this(folder().resolve("baseline.sh"), usualLibrary());
   }
 
+  /** Another program in C, by the script that builds it. */
+  static CudaPeer script(String name) {
+    return new CudaPeer(folder().resolve(name), usualLibrary());
+  }
+
   /** C, built by a script, on a driver. */
   CudaPeer(Path script, String library) {
     this(List.of(script.toString()), library);
@@ -60,9 +65,12 @@ final class CudaPeer {
   /**
    * Its lines {@code samples NAME NANOS...}.
    *
+   * @param cores it is bound to so many, the same ones as a {@link ChildProcess.Place} has
+   * @param part of what C measures, see baseline.c; none for another library
    * @throws MissingException if it is not there, cannot be built, fails or hangs
    */
-  List<String> samples(Path image, int scale) throws IOException, InterruptedException {
+  List<String> samples(Path image, int scale, int cores, String... part)
+      throws IOException, InterruptedException {
     Path script = Path.of(command.getFirst());
     if (!Files.exists(script)) {
       throw new MissingException(script + " is not there", true);
@@ -70,7 +78,7 @@ final class CudaPeer {
     Path said = Files.createTempFile("fairlead-peer", ".out");
     try {
       ProcessBuilder builder =
-          new ProcessBuilder(words(image, scale))
+          new ProcessBuilder(words(image, scale, cores, part))
               .redirectErrorStream(true)
               .redirectOutput(said.toFile());
       builder
@@ -93,10 +101,12 @@ final class CudaPeer {
     }
   }
 
-  private List<String> words(Path image, int scale) {
-    List<String> words = new ArrayList<>(List.of("bash"));
+  private List<String> words(Path image, int scale, int cores, String... part) {
+    List<String> words = new ArrayList<>(ChildProcess.bound(cores));
+    words.add("bash");
     words.addAll(command);
     words.addAll(List.of(library, image.toString(), "" + scale));
+    words.addAll(List.of(part));
     return words;
   }
 

@@ -96,10 +96,7 @@ final class CudaProbes {
   }
 
   private double[] inTask(TaskBody<double[]> body) {
-    try (TaskScope<double[]> scope = fairlead.scope()) {
-      scope.fork(ForkOptions.named("probe").eager(true), body);
-      return scope.join().getFirst();
-    }
+    return ProbeTask.run(fairlead, body);
   }
 
   private int rounds(int full) {
@@ -335,8 +332,9 @@ final class CudaProbes {
   // --- many waiters -----------------------------------------------------------------------------
 
   /**
-   * Many waiters on many streams, which end one after the other: from the moment that the host let
-   * a stream's work go until each waiter ran; and how many never ran.
+   * Many waiters on many streams, which end one after the other, each when all who waited for the
+   * one before have run: from the moment that the host let a stream's work go until each waiter
+   * ran; how many never ran; and the first and the last one of each stream.
    *
    * <p>Each stream's signal is enqueued with its work, before the next stream's: streams share
    * hardware queues, and what is enqueued behind others' held work in the same queue sticks with
@@ -461,7 +459,19 @@ final class CudaProbes {
       for (int w = 0; w < waiters; w++) {
         nanos[w] = ran[w] == 0 ? LOST_NANOS : ran[w] - released.get(w % streams.size());
       }
-      return new double[][] {nanos, {waiters - all}};
+      return new double[][] {nanos, {waiters - all}, ends(nanos, true), ends(nanos, false)};
+    }
+
+    /** Of each stream the first waiter that ran, or the last one. */
+    private double[] ends(double[] nanos, boolean first) {
+      double[] ends = new double[Math.min(waiters, streams.size())];
+      for (int w = 0; w < waiters; w++) {
+        int stream = w % streams.size();
+        boolean fits =
+            w < ends.length || (first ? nanos[w] < ends[stream] : nanos[w] > ends[stream]);
+        ends[stream] = fits ? nanos[w] : ends[stream];
+      }
+      return ends;
     }
   }
 

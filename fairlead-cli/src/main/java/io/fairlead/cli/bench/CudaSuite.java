@@ -1,25 +1,26 @@
 package io.fairlead.cli.bench;
 
 import io.fairlead.cli.Progress;
+import io.fairlead.cli.bench.ChildProcess.Place;
 import io.fairlead.runtime.DriverReport;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.runtime.FairleadConfig;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
-import java.util.Map;
+import java.util.function.Consumer;
 import java.util.function.ToDoubleFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Launches and waits on a GPU beside C (rows 000 and 001).
  *
- * <p>Each group of rows has a process of its own. Waits are measured in rounds, in which C, each
- * number of carriers and the JDK's carriers take turns; a figure over C's is the median over the
- * rounds. A row whose process failed or did not end has no figure and says so; the others go on.
- * Processes are counted in a row of their own if they failed.
+ * <p>Each group of rows has a process of its own. What is compared with C is measured in turn with
+ * it, bound to the same cores; waits as {@link CudaWaits} says. A row whose process failed or did
+ * not end has no figure and says so; the others go on. Processes are counted in a row of their own
+ * if they failed.
  */
 final class CudaSuite implements Suite {
   static final String LIBRARY_PROPERTY = "fairlead.cuda.library";
@@ -33,12 +34,21 @@ final class CudaSuite implements Suite {
   /** They share the GPU; more at once would mostly wait for its driver. */
   private static final int FAULTS_AT_ONCE = 8;
 
+  /** None is begun after that; what the others have shown by then stands. */
+  private static final Duration FAULTS_LIMIT = Duration.ofMinutes(3);
+
   private static final double MICROS = 1e-3;
   private static final double MILLIS = 1e-6;
-  private static final List<Integer> CARRIERS = List.of(1, 2, 8);
-  private static final List<Integer> KERNEL_MICROS = List.of(0, 20, 200);
   private static final int QUICK_SCALE = 4;
   private static final String FAILED = "cuda.failed_groups";
+
+  private static final List<String> COSTS_OVER_C =
+      List.of(
+          "cuda.launch",
+          "cuda.guard.current",
+          "cuda.guard.c.push_pop",
+          "cuda.guard.c.get_set_set",
+          "cuda.guard.c.get");
 
   private final CudaPeer c;
   private final @Nullable Path image;
@@ -96,133 +106,100 @@ final class CudaSuite implements Suite {
   /** In the order in which they are measured and shown. */
   private List<Part> parts(Options options) {
     int scale = options.quick() ? QUICK_SCALE : 1;
-    return List.of(
-        new Part(
-            "waits",
-            waitIds(),
-            runs -> {
-              measureWaits(options, scale, runs);
-              addWaits(runs);
-            }),
-        new Part(
-            "launches, finished waits, the context guard, interrupts",
-            List.of(
-                "cuda.wait.done",
-                "cuda.wait.done.bytes",
-                "cuda.launch",
-                "cuda.guard.current",
-                "cuda.guard.free",
-                "cuda.interrupt.p99"),
-            runs -> {
-              if (options.wants("cuda.launch")) {
-                requireC(scale, runs);
-              }
-              runs.measure("costs", CudaWorker.Group.COSTS, scale, 0, "own");
-              addCosts(runs);
-            }),
-        new Part(
-            "waits beside busy carriers",
-            List.of("cuda.wait.busy.forking", "cuda.wait.busy.loops"),
-            runs -> {
-              runs.measure("busy", CudaWorker.Group.BUSY, scale, 0, "own");
-              addBusy(runs);
-            }),
-        new Part(
-            "allocations, pinned copies",
-            List.of("cuda.alloc", "cuda.copy.up", "cuda.copy.down"),
-            runs -> {
-              requireC(scale, runs);
-              runs.measure("memory", CudaWorker.Group.MEMORY, scale, 0, "own");
-              addMemory(runs);
-            }),
-        new Part(
-            "other libraries",
-            CudaLibraries.ids(),
-            runs -> rows.addAll(CudaLibraries.measure(options, scale, runs))),
-        new Part(
-            "V-cycles in each waiting mode",
-            CudaVCycles.ids(),
-            runs -> {
-              CudaVCycles.measure(options, runs);
-              rows.addAll(CudaVCycles.rows(runs));
-            }),
-        new Part(
-            "waits with events in place of tickets",
-            KERNEL_MICROS.stream().map(CudaLongWaits::events).toList(),
-            runs -> {
-              requireC(scale, runs);
-              CudaLongWaits.measureEvents(scale, carriers().getLast(), runs);
-              for (int micros : KERNEL_MICROS) {
-                String id = CudaLongWaits.events(micros);
-                addOverC(runs, id, CudaLongWaits.events(), micros, false, 5.0, 2.0);
-              }
-            }),
-        new Part(
-            "long waits",
-            CudaLongWaits.ids(),
-            runs -> {
-              CudaLongWaits.measure(options, scale, runs);
-              rows.addAll(CudaLongWaits.rows(runs));
-            }),
-        new Part(
-            String.format(Locale.ROOT, "%d waiters, %d streams", WAITERS / scale, STREAMS / scale),
-            List.of("cuda.wait.many.lost", "cuda.wait.many.p99"),
-            runs -> {
-              runs.measure("many", CudaWorker.Group.MANY, scale, 0, "own");
-              addMany(runs);
-            }),
-        new Part(
-            "faults",
-            List.of(
-                "cuda.fault.last",
-                "cuda.fault.told",
-                "cuda.fault.causes",
-                "cuda.fault.site_unnamed"),
-            runs -> {
-              for (int i = 0; i < (options.quick() ? 1 : 5); i++) {
-                runs.measure("fault", CudaWorker.Group.FAULT, scale, 0, "own");
-              }
-              addFaults(runs);
-            }),
-        new Part(
-            "faults in many processes",
-            List.of("cuda.faults.hung", "cuda.faults.wrong"),
-            runs -> addFaultCrowd(runs, scale, options.quick())));
+    List<Part> parts = new ArrayList<>();
+    CudaWaits.all().forEach(waiters -> parts.add(waits(waiters, options, scale)));
+    parts.addAll(
+        List.of(
+            new Part(
+                "launches, finished waits, the context guard, interrupts",
+                List.of(
+                    "cuda.wait.done",
+                    "cuda.wait.done.bytes",
+                    "cuda.launch",
+                    "cuda.guard.current",
+                    "cuda.guard.free",
+                    "cuda.guard.c.push_pop",
+                    "cuda.guard.c.get_set_set",
+                    "cuda.guard.c.get",
+                    "cuda.interrupt.p99"),
+                runs -> {
+                  besideC(
+                      options.wantsAny(COSTS_OVER_C), "costs", CudaWorker.Group.COSTS, scale, runs);
+                  addCosts(runs);
+                }),
+            new Part(
+                "waits beside busy carriers",
+                List.of("cuda.wait.busy.forking", "cuda.wait.busy.loops"),
+                runs -> {
+                  runs.measure("busy", CudaWorker.Group.BUSY, scale, Place.all(), "own");
+                  addBusy(runs);
+                }),
+            new Part(
+                "allocations, pinned copies",
+                List.of("cuda.alloc", "cuda.copy.up", "cuda.copy.down"),
+                runs -> {
+                  besideC(true, "memory", CudaWorker.Group.MEMORY, scale, runs);
+                  addMemory(runs);
+                }),
+            new Part(
+                "other libraries",
+                CudaLibraries.ids(),
+                runs -> rows.addAll(CudaLibraries.measure(options, scale, CudaWaits.most(), runs))),
+            new Part(
+                "V-cycles in each waiting mode",
+                CudaVCycles.ids(),
+                runs -> {
+                  CudaVCycles.measure(options, runs);
+                  rows.addAll(CudaVCycles.rows(runs));
+                }),
+            waits(CudaWaits.events(), options, scale),
+            new Part(
+                "long waits",
+                CudaLongWaits.ids(),
+                runs -> {
+                  CudaLongWaits.measure(options, scale, runs);
+                  rows.addAll(CudaLongWaits.rows(runs));
+                }),
+            new Part(
+                String.format(
+                    Locale.ROOT, "%d waiters, %d streams", WAITERS / scale, STREAMS / scale),
+                List.of(
+                    "cuda.wait.many.lost",
+                    "cuda.wait.many.p99",
+                    "cuda.wait.many.first",
+                    "cuda.wait.many.last"),
+                runs -> {
+                  runs.measure("many", CudaWorker.Group.MANY, scale, Place.all(), "own");
+                  addMany(runs);
+                }),
+            new Part(
+                "faults",
+                List.of(
+                    "cuda.fault.last",
+                    "cuda.fault.told",
+                    "cuda.fault.causes",
+                    "cuda.fault.site_unnamed"),
+                runs -> {
+                  for (int i = 0; i < (options.quick() ? 1 : 5); i++) {
+                    runs.measure("fault", CudaWorker.Group.FAULT, scale, Place.all(), "own");
+                  }
+                  addFaults(runs);
+                }),
+            new Part(
+                "faults in many processes",
+                List.of("cuda.faults.hung", "cuda.faults.wrong"),
+                runs -> addFaultCrowd(runs, scale, options.quick()))));
+    return parts;
   }
 
-  private static List<String> waitIds() {
-    List<String> ids = new ArrayList<>();
-    for (String who : waiters()) {
-      KERNEL_MICROS.forEach(micros -> ids.add(wait(who, micros)));
-    }
-    for (String who : waiters()) {
-      KERNEL_MICROS.forEach(micros -> ids.add(tail(who, micros)));
-    }
-    return ids;
-  }
-
-  /** Who waits: our carriers in each number, and the JDK's. */
-  private static List<String> waiters() {
-    List<String> who = new ArrayList<>(carriers().stream().map(CudaSuite::own).toList());
-    who.add("jdk");
-    return who;
-  }
-
-  private static List<Integer> carriers() {
-    int cores = ChildProcess.cores(Integer.MAX_VALUE);
-    return CARRIERS.stream().filter(each -> each <= cores).toList();
-  }
-
-  private static String own(int carriers) {
-    return "own." + carriers + (carriers == 1 ? "carrier" : "carriers");
-  }
-
-  private static String wait(String who, int micros) {
-    return "cuda.wait.parked." + who + "." + micros + "us";
-  }
-
-  private static String tail(String who, int micros) {
-    return "cuda.wait.p99." + who + "." + micros + "us";
+  private Part waits(CudaWaits.Waiters waiters, Options options, int scale) {
+    return new Part(
+        waiters.what(),
+        waiters.ids(),
+        runs -> {
+          waiters.measure(options, scale, runs);
+          rows.addAll(waiters.rows(runs));
+        });
   }
 
   /**
@@ -232,20 +209,30 @@ final class CudaSuite implements Suite {
    */
   @Override
   public List<Row> run(Options options, Progress progress) throws Exception {
+    List<Row> all = new ArrayList<>();
+    run(options, progress, all::addAll);
+    return List.copyOf(all);
+  }
+
+  /** As {@link #run(Options, Progress)}; hands over the rows of each part once it is measured. */
+  @Override
+  public void run(Options options, Progress progress, Consumer<List<Row>> measured)
+      throws Exception {
     requireDevice();
+    rows.clear();
     CudaRuns runs = new CudaRuns(c, image, progress);
-    Map<String, Row> wanted = new LinkedHashMap<>();
     for (Part part : parts(options)) {
       if (options.wantsAny(part.ids())) {
         runs.begin(part.what());
         part.measure().run(runs);
-        part.ids().stream()
-            .filter(options::wants)
-            .forEach(id -> wanted.put(id, measured(id, runs.why())));
+        measured.accept(
+            part.ids().stream()
+                .filter(options::wants)
+                .map(id -> measured(id, runs.why()))
+                .toList());
       }
     }
-    wanted.put(FAILED, Row.exact(FAILED, "groups", "lower", runs.failed()).bounds(0.0, null));
-    return List.copyOf(wanted.values());
+    measured.accept(List.of(Row.exact(FAILED, "groups", "lower", runs.failed()).bounds(0.0, null)));
   }
 
   private Row measured(String id, String why) {
@@ -268,91 +255,20 @@ final class CudaSuite implements Suite {
 
   // --- measuring --------------------------------------------------------------------------------
 
-  private static void measureWaits(Options options, int scale, CudaRuns runs) throws Exception {
-    boolean hasC = true;
-    for (int round = 0; round < (options.quick() ? 1 : 3); round++) {
-      hasC = hasC && runs.measureC(scale);
-      for (int carriers : carriers()) {
-        measureWaits(options, own(carriers), scale, carriers, "own", runs);
-      }
-      measureWaits(options, "jdk", scale, 0, "jdk", runs);
-    }
-  }
-
-  private static void measureWaits(
-      Options options, String who, int scale, int cores, String carriers, CudaRuns runs)
+  /** A worker, and before and after it C, on the same cores: all of them. */
+  private static void besideC(
+      boolean withC, String part, CudaWorker.Group group, int scale, CudaRuns runs)
       throws Exception {
-    if (KERNEL_MICROS.stream()
-        .anyMatch(micros -> options.wants(wait(who, micros)) || options.wants(tail(who, micros)))) {
-      runs.measure(who, CudaWorker.Group.WAITS, scale, cores, carriers);
+    if (withC) {
+      runs.measureC("c." + part, part, scale, Place.all());
     }
-  }
-
-  /** C's figures, unless some rows before needed them. */
-  private static void requireC(int scale, CudaRuns runs) throws Exception {
-    if (runs.of("c launch").isEmpty()) {
-      runs.measureC(scale);
+    runs.measure(part, group, scale, Place.all(), "own");
+    if (withC) {
+      runs.measureC("c." + part, part, scale, Place.all());
     }
   }
 
   // --- rows -------------------------------------------------------------------------------------
-
-  private void addWaits(CudaRuns runs) {
-    for (String who : waiters()) {
-      boolean own = !who.equals("jdk");
-      for (int micros : KERNEL_MICROS) {
-        addOverC(runs, wait(who, micros), who, micros, false, own ? 2.0 : 15.0, own ? 0.5 : 5.0);
-        addOverC(runs, tail(who, micros), who, micros, true, own ? 10.0 : null, own ? 3.0 : null);
-      }
-    }
-  }
-
-  /** What we take more than C: at the median, or at the 99th percentile. */
-  private void addOverC(
-      CudaRuns runs,
-      String id,
-      String who,
-      int micros,
-      boolean atTail,
-      @Nullable Double must,
-      @Nullable Double goal) {
-    List<Samples> ours = runs.of(who + " wait." + micros);
-    List<Samples> theirs = runs.of("c wait." + micros);
-    int rounds = Math.min(ours.size(), theirs.size());
-    if (rounds > 0) {
-      rows.add(over(id, ours.subList(0, rounds), theirs.subList(0, rounds), atTail, must, goal));
-    }
-  }
-
-  static Row over(
-      String id,
-      List<Samples> ours,
-      List<Samples> theirs,
-      boolean atTail,
-      @Nullable Double must,
-      @Nullable Double goal) {
-    Samples mine = figures(ours, atTail);
-    Samples baseline = figures(theirs, atTail);
-    return new Row(
-        id,
-        mine.minus(baseline).median(),
-        "us",
-        "lower",
-        baseline.median(),
-        mine.over(baseline).median(),
-        ours.stream().mapToInt(Samples::count).sum(),
-        figures(ours, false).median(),
-        figures(ours, true).median(),
-        must,
-        goal);
-  }
-
-  /** One for each round, in microseconds. */
-  private static Samples figures(List<Samples> rounds, boolean atTail) {
-    return Samples.of(
-            rounds.stream().mapToDouble(each -> atTail ? each.p99() : each.median()).toArray())
-        .times(MICROS);
-  }
 
   private void addCosts(CudaRuns runs) {
     for (Samples done : runs.of("costs done.nanos")) {
@@ -370,19 +286,21 @@ final class CudaSuite implements Suite {
           runs.of("costs guard.unbound").isEmpty()
               ? none
               : runs.of("costs guard.unbound").getFirst();
-      addGuard("cuda.guard.current", runs.of("costs guard.bound"), call, 60.0, 30.0);
-      addGuard("cuda.guard.free", runs.of("costs guard.unbound"), none, 5.0, 0.0);
+      addGuard("cuda.guard.current", runs.of("costs guard.bound"), call, 60.0, 30.0, runs);
+      addGuard("cuda.guard.free", runs.of("costs guard.unbound"), none, 5.0, 0.0, runs);
     }
+    addGuardsInC(runs);
     for (Samples interrupt : runs.of("costs interrupt")) {
       rows.add(late("cuda.interrupt.p99", interrupt, MICROS, "us").bounds(200.0, 100.0));
     }
   }
 
   private void addLaunch(Samples ours, CudaRuns runs) {
-    if (runs.of("c launch").isEmpty()) {
+    List<Samples> launches = runs.of("c.costs launch");
+    if (launches.isEmpty()) {
       return;
     }
-    double theirs = Samples.of(runs.of("c launch").stream().map(Samples::median).toList()).median();
+    double theirs = Samples.of(launches.stream().map(Samples::median).toList()).median();
     double ratio = ours.median() / theirs;
     rows.add(
         new Row(
@@ -399,9 +317,29 @@ final class CudaSuite implements Suite {
             1.05));
   }
 
-  private void addGuard(String id, List<Samples> guarded, Samples none, double must, double goal) {
+  /** Where a context is made current, beside what C takes for a push and a pop. */
+  private void addGuard(
+      String id, List<Samples> guarded, Samples none, double must, double goal, CudaRuns runs) {
     for (Samples each : guarded) {
-      rows.add(Row.median(id, "ns", "lower", each.minus(none)).bounds(must, goal));
+      Row row = Row.median(id, "ns", "lower", each.minus(none)).bounds(must, goal);
+      rows.add(
+          id.endsWith(".current")
+              ? besideC(row, "costs", "guard.push", runs, Samples::median)
+              : row);
+    }
+  }
+
+  /** What the calls themselves take, so that our share of a guard is seen. */
+  private void addGuardsInC(CudaRuns runs) {
+    addGuardInC("cuda.guard.c.push_pop", "guard.push", runs);
+    addGuardInC("cuda.guard.c.get_set_set", "guard.set", runs);
+    addGuardInC("cuda.guard.c.get", "guard.get", runs);
+  }
+
+  private void addGuardInC(String id, String name, CudaRuns runs) {
+    List<Double> all = runs.of("c.costs " + name).stream().map(Samples::median).toList();
+    if (!all.isEmpty()) {
+      rows.add(Row.median(id, "ns", "lower", Samples.of(all)));
     }
   }
 
@@ -418,12 +356,13 @@ final class CudaSuite implements Suite {
   private void addMemory(CudaRuns runs) {
     for (Samples pair : runs.of("memory alloc")) {
       Row row = Row.median("cuda.alloc", "ns", "lower", pair);
-      rows.add(besideC(row, "alloc", runs, Samples::median));
+      rows.add(besideC(row, "memory", "alloc", runs, Samples::median));
     }
     for (String way : List.of("copy.up", "copy.down")) {
       for (Samples nanos : runs.of("memory " + way)) {
         Row row = Row.median("cuda." + way, "GB/s", "higher", nanos.map(CudaSuite::bandwidth));
-        rows.add(besideC(row, way, runs, each -> each.map(CudaSuite::bandwidth).median()));
+        rows.add(
+            besideC(row, "memory", way, runs, each -> each.map(CudaSuite::bandwidth).median()));
       }
     }
   }
@@ -433,8 +372,8 @@ final class CudaSuite implements Suite {
   }
 
   private static Row besideC(
-      Row row, String name, CudaRuns runs, ToDoubleFunction<Samples> figure) {
-    double[] theirs = runs.of("c " + name).stream().mapToDouble(figure).toArray();
+      Row row, String part, String name, CudaRuns runs, ToDoubleFunction<Samples> figure) {
+    double[] theirs = runs.of("c." + part + " " + name).stream().mapToDouble(figure).toArray();
     return theirs.length == 0 ? row : row.against(Samples.of(theirs).median());
   }
 
@@ -445,6 +384,12 @@ final class CudaSuite implements Suite {
     }
     for (Samples wakes : runs.of("many many.wake")) {
       rows.add(late("cuda.wait.many.p99", wakes, MICROS, "us").bounds(100.0, 50.0));
+    }
+    // at the median over the streams, the first that ran of each, and the last one
+    for (String end : List.of("first", "last")) {
+      for (Samples ofStreams : runs.of("many many." + end)) {
+        rows.add(Row.median("cuda.wait.many." + end, "us", "lower", ofStreams.times(MICROS)));
+      }
     }
   }
 
@@ -488,19 +433,36 @@ final class CudaSuite implements Suite {
   private void addFaultCrowd(CudaRuns runs, int scale, boolean quick) throws Exception {
     int processes = quick ? 2 : FAULT_PROCESSES;
     int atOnce = Math.clamp(ChildProcess.cores(Integer.MAX_VALUE) / 2, 1, FAULTS_AT_ONCE);
-    CudaRuns.Lost lost =
-        runs.measureCrowd("crowd", CudaWorker.Group.FAULT, scale, processes, atOnce);
+    CudaRuns.Crowd crowd =
+        runs.measureCrowd("crowd", CudaWorker.Group.FAULT, scale, processes, atOnce, FAULTS_LIMIT);
+    sayPhases(runs);
     List<Samples> causes = runs.of("crowd fault.causes");
     List<Samples> passed = runs.of("crowd fault.passed");
     List<Samples> named = runs.of("crowd fault.named");
-    int wrong = lost.failed();
+    int wrong = crowd.failed();
     for (int i = 0; i < named.size(); i++) {
       boolean right =
           causes.get(i).max() == 1 && passed.get(i).max() == 0 && named.get(i).min() == 1;
       wrong += right ? 0 : 1;
     }
-    rows.add(of(processes, Row.exact("cuda.faults.hung", "processes", "lower", lost.hung())));
-    rows.add(of(processes, Row.exact("cuda.faults.wrong", "processes", "lower", wrong)));
+    int ended = crowd.ended();
+    rows.add(of(ended, Row.exact("cuda.faults.hung", "processes", "lower", crowd.hung())));
+    rows.add(of(ended, Row.exact("cuda.faults.wrong", "processes", "lower", wrong)));
+  }
+
+  /** Where the time of a process goes. */
+  private static void sayPhases(CudaRuns runs) {
+    List<String> phases = new ArrayList<>();
+    for (String phase : CudaWorker.PHASES) {
+      List<Double> all = runs.of("crowd phase." + phase).stream().map(Samples::max).toList();
+      if (!all.isEmpty()) {
+        Samples seconds = Samples.of(all);
+        phases.add(
+            String.format(
+                Locale.ROOT, "%.1f s %s (at most %.1f)", seconds.median(), phase, seconds.max()));
+      }
+    }
+    runs.say("one of them: " + String.join(", ", phases) + ", then its exit");
   }
 
   /** One of so many, and none is allowed. */

@@ -1,5 +1,6 @@
 package io.fairlead.cli.bench;
 
+import io.fairlead.cli.HangWatch;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.runtime.FairleadConfig;
 import io.fairlead.solver.CsrMatrix;
@@ -12,11 +13,9 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.Callable;
-import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -28,7 +27,8 @@ import picocli.CommandLine.Option;
  *
  * <p>A problem is set up once, for one rank and for two; the modes take turns on that. Setting up
  * runs on the CPU, and its time grows with the unknowns: a problem that would take longer than
- * there is time for becomes a smaller one, which is said.
+ * there is time for becomes a smaller one, which is said, with the time that the one asked for
+ * would have taken. Rounds end with the time that there is, too.
  */
 @Command(name = "cuda-vcycle-worker", hidden = true)
 public final class CudaVCycleWorker implements Callable<Integer> {
@@ -69,6 +69,9 @@ public final class CudaVCycleWorker implements Callable<Integer> {
   @Option(names = "--setup-seconds", description = "The large one shrinks to be set up in that.")
   private double setupSeconds = 60;
 
+  @Option(names = "--round-seconds", description = "No round of the large one begins after that.")
+  private double roundSeconds = 60;
+
   /** Made by the command line parser. */
   public CudaVCycleWorker() {}
 
@@ -89,7 +92,7 @@ public final class CudaVCycleWorker implements Callable<Integer> {
   private void small(Fairlead fairlead) {
     try (Problem problem = Problem.setUp(fairlead, SMALL_GRID)) {
       problem.warmUp();
-      measure(SMALL, problem, smallRounds);
+      measure(SMALL, problem, smallRounds, Double.POSITIVE_INFINITY);
     }
   }
 
@@ -98,14 +101,26 @@ public final class CudaVCycleWorker implements Callable<Integer> {
     if (grid > PROBE_GRID) {
       try (Problem probe = Problem.setUp(fairlead, PROBE_GRID)) {
         side = sideThatFits(grid, PROBE_GRID, probe.setupSeconds(), setupSeconds);
+        double all = secondsOf(grid, PROBE_GRID, probe.setupSeconds());
+        print(LARGE + ".expected", List.of(all));
       }
     }
     try (Problem problem = Problem.setUp(fairlead, side)) {
+      if (grid <= PROBE_GRID) {
+        print(LARGE + ".expected", List.of(problem.setupSeconds()));
+      }
       print(LARGE + ".side", List.of((double) side));
       print(LARGE + ".setup", List.of(problem.setupSeconds()));
+      print(LARGE + ".setup.matrix", List.of(problem.matrixSeconds()));
+      print(LARGE + ".setup.levels", List.of(problem.levelSeconds()));
       problem.warmUp();
-      measure(LARGE, problem, largeRounds);
+      measure(LARGE, problem, largeRounds, roundSeconds);
     }
+  }
+
+  /** What a setup of {@code side} points along a side is expected to take. */
+  static double secondsOf(int side, int probed, double probeSeconds) {
+    return GROWTH * probeSeconds * Math.pow((double) side / probed, 3);
   }
 
   /** The points along a side whose setup takes at most so long, in steps of eight. */
@@ -114,9 +129,13 @@ public final class CudaVCycleWorker implements Callable<Integer> {
     return fits >= wanted ? wanted : Math.max(8, (int) fits / 8 * 8);
   }
 
-  private void measure(String name, Problem problem, int rounds) {
+  /** At least one round; no further one begins after so many seconds. */
+  private void measure(String name, Problem problem, int rounds, double secondsMax) {
     Map<String, List<Double>> seconds = new LinkedHashMap<>();
-    for (int round = 0; round < rounds; round++) {
+    long start = System.nanoTime();
+    for (int round = 0;
+        round < rounds && (round == 0 || (System.nanoTime() - start) * NANOS < secondsMax);
+        round++) {
       problem.round(
           round, (what, each) -> seconds.computeIfAbsent(what, key -> new ArrayList<>()).add(each));
     }
@@ -127,14 +146,25 @@ public final class CudaVCycleWorker implements Callable<Integer> {
     void add(String what, double seconds);
   }
 
-  /** A problem that is set up, for each number of ranks. */
-  private record Problem(List<VCycleBenchmark> byRanks, double setupSeconds)
+  /**
+   * A problem that is set up, for each number of ranks.
+   *
+   * @param setupSeconds all of it
+   * @param matrixSeconds of that, until there was a matrix
+   * @param levelSeconds of that, for the levels, which all numbers of ranks share; what is left
+   *     cuts them for the ranks, and brings them to the devices
+   */
+  private record Problem(
+      List<VCycleBenchmark> byRanks, double setupSeconds, double matrixSeconds, double levelSeconds)
       implements AutoCloseable {
     static Problem setUp(Fairlead fairlead, int side) {
       long start = System.nanoTime();
       CsrMatrix matrix = Poisson.grid3d(side);
+      double made = (System.nanoTime() - start) * NANOS;
       List<VCycleBenchmark> byRanks = VCycleBenchmark.setup(fairlead, matrix, RANKS);
-      return new Problem(byRanks, (System.nanoTime() - start) * NANOS);
+      double all = (System.nanoTime() - start) * NANOS;
+      double levels = byRanks.getFirst().setupReport().hierarchySeconds();
+      return new Problem(byRanks, all, made, levels);
     }
 
     void warmUp() {
@@ -175,11 +205,8 @@ public final class CudaVCycleWorker implements Callable<Integer> {
 
   private void print(String name, List<Double> samples) {
     PrintWriter out = line().getOut();
-    String values =
-        samples.stream()
-            .map(value -> String.format(Locale.ROOT, "%.6g", value))
-            .collect(Collectors.joining(" "));
-    out.println("samples " + name + " " + values);
+    double[] values = samples.stream().mapToDouble(Double::doubleValue).toArray();
+    out.println(SampleLine.text(name, values));
     out.flush();
   }
 }

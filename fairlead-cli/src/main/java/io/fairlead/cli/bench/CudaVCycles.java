@@ -6,6 +6,7 @@ import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.stream.Stream;
 
 /**
  * Twenty V-cycles on a GPU, as in the benchmark of row 000.4: what each waiting mode takes, on one
@@ -21,12 +22,18 @@ final class CudaVCycles {
   private static final long HEAP_MIN = 1L << 30;
   private static final double MILLIS = 1e3;
 
+  /** What the setup takes, its parts, and what it was expected to take at full size. */
+  private static final List<String> SECONDS =
+      List.of("setup", "setup.matrix", "setup.levels", "expected");
+
+  private static final List<String> LARGE_SETUP =
+      Stream.concat(Stream.of("side"), SECONDS.stream()).map(CudaVCycles::large).toList();
+
   private CudaVCycles() {}
 
   static List<String> ids() {
     List<String> ids = new ArrayList<>(ids(CudaVCycleWorker.SMALL));
-    ids.add(large("side"));
-    ids.add(large("setup"));
+    ids.addAll(LARGE_SETUP);
     ids.addAll(ids(CudaVCycleWorker.LARGE));
     return ids;
   }
@@ -54,14 +61,15 @@ final class CudaVCycles {
   static void measure(Suite.Options options, CudaRuns runs) throws Exception {
     boolean small = options.wantsAny(ids(CudaVCycleWorker.SMALL));
     boolean large = options.wantsAny(ids(CudaVCycleWorker.LARGE));
-    large |= options.wants(large("side")) || options.wants(large("setup"));
+    large |= options.wantsAny(LARGE_SETUP);
     List<String> args = new ArrayList<>(List.of("bench", "cuda-vcycle-worker"));
     args.addAll(List.of("--small", "" + (small ? options.quick() ? 5 : 60 : 0)));
     args.addAll(List.of("--large", "" + (large ? options.quick() ? 3 : 15 : 0)));
     args.addAll(List.of("--grid", "" + (options.quick() ? 96 : LARGE_GRID)));
     // at its full size from the start: growing would move arrays of gigabytes
-    List<String> heap = List.of("-Xms" + heapBytes(), "-Xmx" + heapBytes());
-    runs.measure("vcycle", args, heap, 0, CudaVCycleWorker.LIMIT);
+    List<String> heap =
+        List.of("-Xms" + heapBytes(), "-Xmx" + heapBytes(), "-XX:+UseTransparentHugePages");
+    runs.measure("vcycle", args, heap, ChildProcess.Place.all(), CudaVCycleWorker.LIMIT);
   }
 
   private static long heapBytes() {
@@ -75,8 +83,10 @@ final class CudaVCycles {
     for (Samples side : runs.of("vcycle " + CudaVCycleWorker.LARGE + ".side")) {
       rows.add(Row.exact(large("side"), "points", "higher", side.median()));
     }
-    for (Samples seconds : runs.of("vcycle " + CudaVCycleWorker.LARGE + ".setup")) {
-      rows.add(Row.exact(large("setup"), "s", "lower", seconds.median()));
+    for (String what : SECONDS) {
+      for (Samples seconds : runs.of("vcycle " + CudaVCycleWorker.LARGE + "." + what)) {
+        rows.add(Row.exact(large(what), "s", "lower", seconds.median()));
+      }
     }
     rows.addAll(rows(CudaVCycleWorker.LARGE, runs));
     return rows;

@@ -1,5 +1,6 @@
 package io.fairlead.cli.bench;
 
+import io.fairlead.cli.HangWatch;
 import io.fairlead.device.spi.ModuleImage;
 import io.fairlead.runtime.CloseFailure;
 import io.fairlead.runtime.Fairlead;
@@ -7,15 +8,15 @@ import io.fairlead.runtime.FairleadConfig;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.PrintWriter;
+import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.Arrays;
-import java.util.Locale;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.Callable;
-import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -27,6 +28,9 @@ import picocli.CommandLine.Parameters;
 @Command(name = "cuda-worker", hidden = true)
 public final class CudaWorker implements Callable<Integer> {
   private static final String KERNELS = "kernels.ptx";
+
+  /** What a process with a fault does one after the other, and says how long each took. */
+  static final List<String> PHASES = List.of("start", "open", "fault", "close");
 
   /** What is measured together. */
   enum Group {
@@ -97,11 +101,22 @@ public final class CudaWorker implements Callable<Integer> {
   }
 
   private void openAndMeasure(ModuleImage code) {
+    List<Long> times = new ArrayList<>();
+    times.add(ManagementFactory.getRuntimeMXBean().getStartTime());
+    times.add(System.currentTimeMillis());
     Fairlead fairlead = Fairlead.open(FairleadConfig.fromSystem().withDevice("cuda"));
     try {
+      times.add(System.currentTimeMillis());
       measure(fairlead, code);
     } finally {
+      times.add(System.currentTimeMillis());
       close(fairlead);
+    }
+    times.add(System.currentTimeMillis());
+    if (group == Group.FAULT) {
+      for (int i = 0; i < PHASES.size(); i++) {
+        print("phase." + PHASES.get(i), 1e-3 * (times.get(i + 1) - times.get(i)));
+      }
     }
   }
 
@@ -195,6 +210,8 @@ public final class CudaWorker implements Callable<Integer> {
     double[][] wakes = probes.manyWaiters(CudaSuite.WAITERS / scale, streams);
     print("many.wake", wakes[0]);
     print("many.lost", wakes[1]);
+    print("many.first", wakes[2]);
+    print("many.last", wakes[3]);
   }
 
   private void fault(CudaProbes probes) {
@@ -212,11 +229,7 @@ public final class CudaWorker implements Callable<Integer> {
 
   private void print(String name, double... samples) {
     PrintWriter out = line().getOut();
-    String values =
-        Arrays.stream(samples)
-            .mapToObj(value -> String.format(Locale.ROOT, "%.6g", value))
-            .collect(Collectors.joining(" "));
-    out.println("samples " + name + " " + values);
+    out.println(SampleLine.text(name, samples));
     out.flush();
   }
 }

@@ -63,6 +63,13 @@ public record Row(
         id, median, unit, better, null, null, samples.count(), median, samples.p99(), null, null);
   }
 
+  /** A row whose value is the 99th percentile of its samples. */
+  public static Row late(String id, String unit, Samples samples) {
+    double late = samples.p99();
+    return new Row(
+        id, late, unit, "lower", null, null, samples.count(), samples.median(), late, null, null);
+  }
+
   /** A row whose value is the median of the ratios of samples taken in turn. */
   public static Row ratio(String id, Samples ours, Samples theirs) {
     Samples ratios = ours.over(theirs);
@@ -94,6 +101,11 @@ public record Row(
   /** The same figure with its bounds. */
   public Row bounds(@Nullable Double keep, @Nullable Double wanted) {
     return new Row(id, value, unit, better, baseline, ratio, n, p50, p99, keep, wanted, missing);
+  }
+
+  /** The same figure, which is better the higher it is. */
+  public Row higherIsBetter() {
+    return new Row(id, value, unit, "higher", baseline, ratio, n, p50, p99, must, goal, missing);
   }
 
   /** How the value stands against its bounds, in a word. */

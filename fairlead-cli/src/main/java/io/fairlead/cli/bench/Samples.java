@@ -41,7 +41,14 @@ public final class Samples {
 
   /** The smallest value that at least 99 of 100 samples do not exceed. */
   public double p99() {
-    return sorted[(int) Math.ceil(0.99 * sorted.length) - 1];
+    return quantile(0.99);
+  }
+
+  /**
+   * The smallest value that at least this part of the samples, above 0 and up to 1, do not exceed.
+   */
+  public double quantile(double part) {
+    return sorted[(int) Math.ceil(part * sorted.length) - 1];
   }
 
   /** The least. */
@@ -64,6 +71,28 @@ public final class Samples {
       ratios[i] = inOrder[i] / other.inOrder[i];
     }
     return new Samples(ratios);
+  }
+
+  /** All of them together. */
+  public double sum() {
+    return Arrays.stream(sorted).sum();
+  }
+
+  /** How many are above that. */
+  public int above(double bound) {
+    return (int) Arrays.stream(sorted).filter(each -> each > bound).count();
+  }
+
+  /** Sample by sample, both together. */
+  public Samples plus(Samples other) {
+    return minus(other.times(-1));
+  }
+
+  /** These, then the others. */
+  public Samples and(Samples others) {
+    double[] all = Arrays.copyOf(inOrder, count() + others.count());
+    System.arraycopy(others.inOrder, 0, all, count(), others.count());
+    return new Samples(all);
   }
 
   /** Sample by sample, this less the other. */

@@ -5,18 +5,44 @@ import java.util.List;
 import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 
-/** Rows as a table for a person. */
+/**
+ * Rows as a table for a person, which may come one after the other. Confined to one thread.
+ *
+ * <p>Columns are as wide as the first rows need, and as figures usually are: a wider one that comes
+ * later stands out.
+ */
 final class Table {
   private static final List<String> HEAD =
       List.of("id", "value", "unit", "baseline", "ratio", "n", "p50", "p99", "must", "goal", "");
 
-  private Table() {}
+  private static final int FIGURE_WIDTH = 8;
+
+  private final int[] widths = new int[HEAD.size()];
+  private boolean begun;
+
+  /** A table for rows with these ids. */
+  Table(List<String> ids) {
+    for (int i = 0; i < widths.length; i++) {
+      widths[i] = Math.max(FIGURE_WIDTH, HEAD.get(i).length());
+    }
+    ids.forEach(id -> widths[0] = Math.max(widths[0], id.length()));
+  }
 
   static String of(List<Row> rows) {
+    return new Table(List.of()).add(rows);
+  }
+
+  /** The lines of some more rows, below the head if they are the first. */
+  String add(List<Row> rows) {
     List<List<String>> lines = new ArrayList<>();
-    lines.add(HEAD);
+    if (!begun) {
+      lines.add(HEAD);
+    }
     rows.forEach(row -> lines.add(cells(row)));
-    int[] widths = widths(lines);
+    if (!begun) {
+      widen(lines);
+    }
+    begun = true;
     StringBuilder out = new StringBuilder();
     lines.forEach(line -> append(line, widths, out));
     return out.toString();
@@ -45,14 +71,12 @@ final class Table {
     return value == null || value.isNaN() ? "-" : String.format(Locale.ROOT, "%.4g", value);
   }
 
-  private static int[] widths(List<List<String>> lines) {
-    int[] widths = new int[HEAD.size()];
+  private void widen(List<List<String>> lines) {
     for (List<String> line : lines) {
       for (int i = 0; i < widths.length; i++) {
         widths[i] = Math.max(widths[i], line.get(i).length());
       }
     }
-    return widths;
   }
 
   private static void append(List<String> line, int[] widths, StringBuilder out) {

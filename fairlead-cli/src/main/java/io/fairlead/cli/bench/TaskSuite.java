@@ -8,6 +8,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.function.UnaryOperator;
+import java.util.stream.Stream;
 
 /**
  * Tasks beside what the JDK offers: forks, wakes, owners, and being many (rows 001.3 and 002).
@@ -72,56 +73,98 @@ final class TaskSuite implements Suite {
     return ids;
   }
 
+  private static final List<String> FORKS =
+      List.of(
+          "tasks.fork.added",
+          "tasks.fork.garbage",
+          "tasks.pfib31.ratio_fjp.1thread",
+          "tasks.pfib31.ratio_fjp",
+          "tasks.pfib31.speedup",
+          "tasks.fine",
+          "tasks.scope.fork.nanos",
+          "tasks.scope.fork.bytes");
+
+  private static final List<String> SUSPENDING =
+      List.of(
+          "tasks.spawn_block.one",
+          "tasks.spawn_block.one.same_carriers",
+          "tasks.spawn_block.parked1000",
+          "tasks.spawn_block.parked1000.same_carriers");
+
+  private static final List<String> NOTIFY =
+      List.of("tasks.notify.p50", "tasks.notify.p99_over_p50", "tasks.notify.busy_p99");
+
+  private static final List<String> OWNERS =
+      List.of(
+          "tasks.bound.affine", "tasks.bound.hot", "tasks.bound.slept", "tasks.bound.slept.p99");
+
+  private static final List<String> BUSY =
+      List.of("tasks.busy.forking_p99", "tasks.busy.loops_p99", "tasks.blocked_natives.p99");
+
+  private static final List<String> PING_PONG = List.of("tasks.pingpong.own_over_jdk");
+
+  private static final List<String> MILLION =
+      List.of("tasks.million.bytes", "tasks.million.threads");
+
   private static List<String> idsOnTwoCores() {
-    return List.of(
-        "tasks.fork.added",
-        "tasks.fork.garbage",
-        "tasks.pfib31.ratio_fjp.1thread",
-        "tasks.pfib31.ratio_fjp",
-        "tasks.pfib31.speedup",
-        "tasks.fine",
-        "tasks.scope.fork.nanos",
-        "tasks.scope.fork.bytes",
-        "tasks.spawn_block.one",
-        "tasks.spawn_block.one.same_carriers",
-        "tasks.spawn_block.parked1000",
-        "tasks.spawn_block.parked1000.same_carriers",
-        "tasks.notify.p50",
-        "tasks.notify.p99_over_p50",
-        "tasks.notify.busy_p99",
-        "tasks.pingpong.own_over_jdk",
-        "tasks.bound.affine",
-        "tasks.bound.hot",
-        "tasks.bound.slept",
-        "tasks.busy.forking_p99",
-        "tasks.busy.loops_p99",
-        "tasks.blocked_natives.p99",
-        "tasks.million.bytes",
-        "tasks.million.threads");
+    return Stream.of(FORKS, SUSPENDING, NOTIFY, PING_PONG, OWNERS, BUSY, MILLION)
+        .flatMap(List::stream)
+        .toList();
   }
 
   @Override
+  public boolean takesOnly() {
+    return true;
+  }
+
+  /** Whole groups are measured, and of each the rows given that are asked for. */
+  @Override
   public List<Row> run(Options options, Progress progress) throws Exception {
     int cores = ChildProcess.cores(2);
-    progress.done(String.format(Locale.ROOT, "forks, on 1 and on %d cores", cores));
-    measure(options, TaskWorker.Group.FORKS, 1, List.of());
-    Recursion alone = recursion();
-    addForks(alone);
-    measure(options, TaskWorker.Group.FORKS, cores, List.of());
-    Recursion two = recursion();
-    addParallelForks(alone, two);
-    progress.done(String.format(Locale.ROOT, "forks that suspend, on %d cores", cores));
-    addSuspending(options, cores);
-    progress.done(String.format(Locale.ROOT, "wakes and owners, on %d cores", cores));
-    measure(options, TaskWorker.Group.WAKES, cores, List.of());
-    addWakes(cores);
-    progress.done("ping-pong: own carriers and the JDK's in turn");
-    addPingPong(options, cores);
-    progress.done("a million parked tasks");
-    measure(options, TaskWorker.Group.MILLION, cores, List.of());
-    addMillion(cores);
-    measureOnMore(options, progress, Map.of(1, alone, 2, two));
-    return rows;
+    List<String> onMore = idsOnMore(ChildProcess.cores(Integer.MAX_VALUE));
+    Map<Integer, Recursion> known = new HashMap<>();
+    if (options.wantsAny(FORKS) || options.wantsAny(onMore)) {
+      progress.done(String.format(Locale.ROOT, "forks, on 1 and on %d cores", cores));
+      measure(options, TaskWorker.Group.FORKS, 1, List.of());
+      Recursion alone = recursion();
+      addForks(alone);
+      measure(options, TaskWorker.Group.FORKS, cores, List.of());
+      Recursion two = recursion();
+      addParallelForks(alone, two);
+      known.putAll(Map.of(1, alone, 2, two));
+    }
+    if (options.wantsAny(SUSPENDING)) {
+      progress.done(String.format(Locale.ROOT, "forks that suspend, on %d cores", cores));
+      addSuspending(options, cores);
+    }
+    if (options.wantsAny(NOTIFY)) {
+      progress.done(String.format(Locale.ROOT, "wakes, on %d cores", cores));
+      measure(options, TaskWorker.Group.NOTIFY, cores, List.of());
+      addNotify(cores, id -> id);
+    }
+    if (options.wantsAny(PING_PONG)) {
+      progress.done("ping-pong: own carriers and the JDK's in turn");
+      addPingPong(options, cores);
+    }
+    if (options.wantsAny(OWNERS)) {
+      progress.done(String.format(Locale.ROOT, "owners, on %d cores", cores));
+      measure(options, TaskWorker.Group.OWNERS, cores, List.of());
+      addOwners();
+    }
+    if (options.wantsAny(BUSY)) {
+      progress.done(String.format(Locale.ROOT, "wakes beside busy carriers, on %d cores", cores));
+      measure(options, TaskWorker.Group.BUSY, cores, List.of());
+      addBusy();
+    }
+    if (options.wantsAny(MILLION)) {
+      progress.done("a million parked tasks");
+      measure(options, TaskWorker.Group.MILLION, cores, List.of());
+      addMillion(cores);
+    }
+    if (options.wantsAny(onMore)) {
+      measureOnMore(options, progress, known);
+    }
+    return rows.stream().filter(row -> options.wants(row.id())).toList();
   }
 
   /**
@@ -157,12 +200,7 @@ final class TaskSuite implements Suite {
       args.add("--quick");
     }
     ChildProcess.Result child = ChildProcess.onCores(cores, properties, args);
-    for (String line : child.lines("samples ")) {
-      List<String> words = List.of(line.split(" ", -1));
-      double[] values =
-          words.subList(2, words.size()).stream().mapToDouble(Double::parseDouble).toArray();
-      samples.put(words.get(1), Samples.of(values));
-    }
+    child.samples().forEach(line -> samples.put(line.name(), line.samples()));
   }
 
   /** The same recursion, in nanoseconds, in turn: as forks of ours, and on a ForkJoinPool. */
@@ -213,13 +251,26 @@ final class TaskSuite implements Suite {
     }
   }
 
-  private void addWakes(int cores) {
-    addNotify(cores, id -> id);
+  /** An owner that slept is beside a plain thread that did: the rest of it is ours. */
+  private void addOwners() {
+    Samples wake = of("wake.slept").times(MICROS);
     rows.add(micros("tasks.bound.affine", of("affine")).bounds(2.0, 0.7));
     rows.add(micros("tasks.bound.hot", of("shifted.hot")).bounds(8.0, 2.5));
-    rows.add(micros("tasks.bound.slept", of("shifted.slept")).bounds(40.0, 15.0));
-    rows.add(late("tasks.busy.forking_p99", of("busy.forking")).bounds(100.0, 50.0));
-    rows.add(late("tasks.busy.loops_p99", of("busy.loops")).bounds(1000.0, 300.0));
+    rows.add(
+        micros("tasks.bound.slept", of("shifted.slept")).bounds(40.0, 15.0).against(wake.median()));
+    rows.add(late("tasks.bound.slept.p99", of("shifted.slept")).against(wake.p99()));
+  }
+
+  /** A waiter that carriers run is beside a plain thread that waits while they are as busy. */
+  private void addBusy() {
+    rows.add(
+        late("tasks.busy.forking_p99", of("busy.forking"))
+            .bounds(100.0, 50.0)
+            .against(of("busy.forking.thread").times(MICROS).p99()));
+    rows.add(
+        late("tasks.busy.loops_p99", of("busy.loops"))
+            .bounds(1000.0, 300.0)
+            .against(of("busy.loops.thread").times(MICROS).p99()));
     rows.add(late("tasks.blocked_natives.p99", of("blocked64")).bounds(1000.0, 100.0));
   }
 
@@ -285,18 +336,6 @@ final class TaskSuite implements Suite {
 
   /** A row whose value is the 99th percentile. */
   private static Row late(String id, Samples nanos) {
-    Samples micros = nanos.times(MICROS);
-    return new Row(
-        id,
-        micros.p99(),
-        "us",
-        "lower",
-        null,
-        null,
-        micros.count(),
-        micros.median(),
-        micros.p99(),
-        null,
-        null);
+    return Row.late(id, "us", nanos.times(MICROS));
   }
 }

@@ -4,11 +4,8 @@ import io.fairlead.runtime.Fairlead;
 import io.fairlead.runtime.FairleadConfig;
 import java.io.PrintWriter;
 import java.lang.management.ManagementFactory;
-import java.util.Arrays;
-import java.util.Locale;
 import java.util.Objects;
 import java.util.concurrent.Callable;
-import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -33,14 +30,16 @@ public final class TaskWorker implements Callable<Integer> {
     FORKS,
     /** Only the recursion of {@link #FORKS}: on any number of cores. */
     RECURSION,
-    /** Only the wakes of {@link #WAKES}: on any number of cores. */
+    /** Wakes: on any number of cores. */
     NOTIFY,
     /** Ping-pong alone: own carriers and the JDK's take turns as processes. */
     PING_PONG,
     /** Forks of tasks that suspend. */
     SUSPENDING,
-    /** Wakes, waits, owners. */
-    WAKES,
+    /** Owners that were busy, and owners that slept. */
+    OWNERS,
+    /** Wakes while all carriers are busy, or calls block. */
+    BUSY,
     /** A million parked tasks. */
     MILLION
   }
@@ -48,7 +47,7 @@ public final class TaskWorker implements Callable<Integer> {
   @CommandLine.Spec private @Nullable CommandSpec spec;
 
   @Parameters(index = "0")
-  private Group group = Group.WAKES;
+  private Group group = Group.NOTIFY;
 
   @Option(names = "--quick")
   private boolean quick;
@@ -67,7 +66,8 @@ public final class TaskWorker implements Callable<Integer> {
         case NOTIFY -> notifying(probes);
         case PING_PONG -> print("pingpong", probes.pingPong());
         case SUSPENDING -> suspending(probes);
-        case WAKES -> wakes(probes, new ForkProbes(fairlead, quick));
+        case OWNERS -> owners(probes);
+        case BUSY -> busy(probes, new ForkProbes(fairlead, quick));
         case MILLION -> million(probes, threadsBefore);
       }
     }
@@ -88,14 +88,22 @@ public final class TaskWorker implements Callable<Integer> {
     threads("parked1000", probes.manyParked());
   }
 
-  private void wakes(WakeProbes probes, ForkProbes forks) {
-    notifying(probes);
+  private void owners(WakeProbes probes) {
     print("affine", probes.affine());
     print("shifted.hot", probes.shifted(0));
     print("shifted.slept", probes.shifted(REST_NANOS));
-    print("busy.forking", probes.whileBusy(forks::compute));
-    print("busy.loops", probes.whileBusy(() -> WakeProbes.compute(1_000_000)));
+    print("wake.slept", probes.threadWakes(REST_NANOS));
+  }
+
+  private void busy(WakeProbes probes, ForkProbes forks) {
+    besideBusy("busy.forking", probes, forks::compute);
+    besideBusy("busy.loops", probes, () -> WakeProbes.compute(1_000_000));
     print("blocked64", probes.besideBlockedCalls(64));
+  }
+
+  private void besideBusy(String name, WakeProbes probes, Runnable busy) {
+    print(name, probes.whileBusy(busy));
+    print(name + ".thread", probes.threadWhileBusy(busy));
   }
 
   private void recursion(ForkProbes probes) {
@@ -133,11 +141,7 @@ public final class TaskWorker implements Callable<Integer> {
 
   private void print(String name, double... samples) {
     PrintWriter out = Objects.requireNonNull(spec).commandLine().getOut();
-    String values =
-        Arrays.stream(samples)
-            .mapToObj(value -> String.format(Locale.ROOT, "%.4g", value))
-            .collect(Collectors.joining(" "));
-    out.println("samples " + name + " " + values);
+    out.println(SampleLine.text(name, samples));
     out.flush();
   }
 }

@@ -378,6 +378,44 @@ final class WakeProbes {
     }
   }
 
+  /**
+   * What the operating system's wake costs: from the unpark of a plain thread until its answer is
+   * seen by who spins for it. As {@link #shifted}, without anything of ours.
+   *
+   * @param restNanos how long the thread is left alone before each
+   */
+  double[] threadWakes(long restNanos) {
+    double[] samples = new double[quick ? 200 : 1_000];
+    AtomicInteger asked = new AtomicInteger();
+    AtomicInteger answered = new AtomicInteger();
+    int last = 100 + samples.length;
+    Thread answers =
+        Thread.ofPlatform()
+            .daemon()
+            .start(
+                () -> {
+                  for (int turn = 1; turn <= last; turn++) {
+                    while (asked.get() < turn) {
+                      LockSupport.park();
+                    }
+                    answered.set(turn);
+                  }
+                });
+    for (int turn = 1; turn <= last; turn++) {
+      LockSupport.parkNanos(restNanos);
+      long start = System.nanoTime();
+      asked.set(turn);
+      LockSupport.unpark(answers);
+      while (answered.get() < turn) {
+        Thread.onSpinWait();
+      }
+      if (turn > last - samples.length) {
+        samples[turn - 1 - (last - samples.length)] = System.nanoTime() - start;
+      }
+    }
+    return samples;
+  }
+
   /** A value back from a command, asked for by a task that runs on the owner's own thread. */
   double[] affine() {
     int rounds = quick ? 5_000 : 50_000;
@@ -448,9 +486,35 @@ final class WakeProbes {
     return samples;
   }
 
+  /** The same of a plain thread that waits: what the operating system's wake costs there. */
+  double[] threadWhileBusy(Runnable busy) {
+    return whileBusy(busy, 0, WakeProbes::threadLate);
+  }
+
   /** A platform thread completes what this task is parked on. */
   private static double late() {
     Completion.Source<Long> source = Completion.source();
+    completeSoon(source);
+    long completed = source.completion().await();
+    return System.nanoTime() - completed;
+  }
+
+  /** A platform thread completes what another one is parked on. */
+  private static double threadLate() {
+    Completion.Source<Double> nanos = Completion.source();
+    Thread.ofPlatform()
+        .daemon()
+        .start(
+            () -> {
+              Completion.Source<Long> source = Completion.source();
+              completeSoon(source);
+              long completed = source.completion().await();
+              nanos.complete((double) (System.nanoTime() - completed));
+            });
+    return nanos.completion().await();
+  }
+
+  private static void completeSoon(Completion.Source<Long> source) {
     Thread.ofPlatform()
         .daemon()
         .start(
@@ -458,8 +522,6 @@ final class WakeProbes {
               LockSupport.parkNanos(200_000);
               source.complete(System.nanoTime());
             });
-    long completed = source.completion().await();
-    return System.nanoTime() - completed;
   }
 
   /** How long an unrelated task takes to be forked and joined while calls block in an engine. */
@@ -550,7 +612,8 @@ final class WakeProbes {
     return least;
   }
 
-  private static long heapInUse() {
+  /** Bytes of heap that are reachable now. */
+  static long heapInUse() {
     for (int i = 0; i < 3; i++) {
       System.gc();
     }

@@ -17,10 +17,12 @@ import java.io.StringWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.BeforeAll;
@@ -131,6 +133,10 @@ class CudaSuiteTest {
           double[][] wakes = probes.manyWaiters(103, 8);
           requireSamples(wakes[0], 103, 0);
           assertThat(wakes[1]).containsExactly(0);
+          requireSamples(wakes[2], 8, 0);
+          requireSamples(wakes[3], 8, 0);
+          assertThat(Samples.of(wakes[3]).max()).isEqualTo(Samples.of(wakes[0]).max());
+          assertThat(Samples.of(wakes[2]).min()).isEqualTo(Samples.of(wakes[0]).min());
         });
   }
 
@@ -154,7 +160,9 @@ class CudaSuiteTest {
             assertThat(Samples.of(beside[0]).min()).isGreaterThanOrEqualTo(20_000);
             assertThat(Samples.of(beside[1]).min()).isGreaterThanOrEqualTo(20_000);
             double[][] core = probes.coreOfLongWaits(2);
-            requireSamples(core[0], 2, 0);
+            // the clock of a process ticks every 10 ms, which is about as long as these waits
+            assertThat(core[0]).hasSize(2);
+            assertThat(Samples.of(core[0]).min()).isNotNegative();
             assertThat(core[1]).hasSize(2);
           }
         });
@@ -178,24 +186,52 @@ class CudaSuiteTest {
     Path image = Files.writeString(folder.resolve("kernels"), KERNELS);
     CudaPeer peer =
         new CudaPeer(ROOT.resolve("fairlead-lab/peers/cuda/baseline.sh"), standIn.toString());
-    List<String> lines = peer.samples(image, SCALE);
+    List<String> lines = peer.samples(image, SCALE, 1);
     assertThat(lines.stream().map(line -> line.split(" ", -1)[1]))
         .containsExactly(
-            "wait.0", "wait.20", "wait.200", "launch", "alloc", "copy.up", "copy.down");
+            "wait.0",
+            "wait.20",
+            "wait.200",
+            "launch",
+            "guard.get",
+            "guard.set",
+            "guard.push",
+            "alloc",
+            "copy.up",
+            "copy.down");
     double[] waits =
         Arrays.stream(lines.get(1).split(" ", -1)).skip(2).mapToDouble(Double::valueOf).toArray();
     requireSamples(waits, 30, 20_000);
+    assertThat(peer.samples(image, SCALE, 1, "waits").stream().map(line -> line.split(" ", -1)[1]))
+        .containsExactly("wait.0", "wait.20", "wait.200");
+  }
+
+  @Test
+  void bothSidesAreBoundToTheSameCores() throws Exception {
+    assumeTrue(!ChildProcess.bound(1).isEmpty(), "needs taskset");
+    Path script = folder.resolve("says-its-cores");
+    Files.writeString(script, "echo samples cores $(grep Cpus_allowed_list: /proc/self/status)\n");
+    for (ChildProcess.Place place :
+        List.of(ChildProcess.Place.withRoom(1), ChildProcess.Place.tight(1))) {
+      String theirs = new CudaPeer(script, "").samples(script, SCALE, place.cores()).getFirst();
+      String mask = theirs.substring(theirs.lastIndexOf(' ') + 1);
+      assertThat(ChildProcess.bound(place.cores()).getLast().split(",", -1))
+          .hasSize(ChildProcess.cores(place.cores()));
+      assertThat(ChildProcess.onCores(place, List.of(), List.of("doctor"), null).output())
+          .as("one carrier, on the very same cores")
+          .contains("processors  1 (may use " + mask + ")");
+    }
   }
 
   @Test
   void aBaselineThatFailsSaysWhy() throws IOException {
     Path image = Files.writeString(folder.resolve("kernels"), KERNELS);
     Path script = ROOT.resolve("fairlead-lab/peers/cuda/baseline.sh");
-    assertThatThrownBy(() -> new CudaPeer(script, "libno-such.so").samples(image, SCALE))
+    assertThatThrownBy(() -> new CudaPeer(script, "libno-such.so").samples(image, SCALE, 1))
         .isInstanceOfSatisfying(
             CudaPeer.MissingException.class, none -> assertThat(none.absent()).isFalse())
         .hasMessageContaining("libno-such.so");
-    assertThatThrownBy(() -> new CudaPeer(folder.resolve("none"), "").samples(image, SCALE))
+    assertThatThrownBy(() -> new CudaPeer(folder.resolve("none"), "").samples(image, SCALE, 1))
         .isInstanceOf(CudaPeer.MissingException.class)
         .hasMessageContaining("not there");
   }
@@ -287,7 +323,7 @@ class CudaSuiteTest {
       Files.copy(ROOT.resolve("fairlead-lab/peers/cuda").resolve(file), empty.resolve(file));
     }
     for (String name : List.of("lwjgl", "jcuda", "another")) {
-      assertThatThrownBy(() -> CudaPeer.of(name, empty, "").samples(image, SCALE))
+      assertThatThrownBy(() -> CudaPeer.of(name, empty, "").samples(image, SCALE, 1))
           .isInstanceOfSatisfying(
               CudaPeer.MissingException.class, none -> assertThat(none.absent()).isTrue())
           .hasMessageContaining(name);
@@ -298,12 +334,12 @@ class CudaSuiteTest {
   void whatIsOverTheBaselineIsTheMedianOfTheRounds() {
     List<Samples> ours = List.of(Samples.of(11_000, 12_000), Samples.of(15_000), Samples.of(9_000));
     List<Samples> theirs = List.of(Samples.of(10_000), Samples.of(11_000), Samples.of(8_500));
-    Row row = CudaSuite.over("r", ours, theirs, false, 2.0, 0.5);
+    Row row = CudaWaits.over("r", ours, theirs, false, 2.0, 0.5);
     assertThat(row.value()).isEqualTo(1.5, within(1e-9));
     assertThat(row.baseline()).isEqualTo(10, within(1e-9));
     assertThat(row.n()).isEqualTo(4);
     assertThat(row.verdict()).isEqualTo("kept");
-    assertThat(CudaSuite.over("r", ours, theirs, true, 2.0, 0.5).value())
+    assertThat(CudaWaits.over("r", ours, theirs, true, 2.0, 0.5).value())
         .isEqualTo(2, within(1e-9));
   }
 
@@ -344,7 +380,13 @@ class CudaSuiteTest {
         new CudaPeer(ROOT.resolve("fairlead-lab/peers/cuda/baseline.sh"), standIn.toString());
     Suite.Options options =
         new Suite.Options(
-            true, 64, List.of("cuda.wait.p99.jdk", "cuda.wait.parked.own.1carrier.20us"));
+            true,
+            64,
+            List.of(
+                "cuda.wait.p99.jdk",
+                "cuda.wait.parked.own.1carrier.20us",
+                "cuda.wait.parked.tight.1carrier_1core.20us",
+                "cuda.wait.events.0us"));
     List<Row> rows =
         withLibrary(
             () ->
@@ -353,27 +395,101 @@ class CudaSuiteTest {
     assertThat(rows.stream().map(Row::id))
         .containsExactly(
             "cuda.wait.parked.own.1carrier.20us",
+            "cuda.wait.parked.tight.1carrier_1core.20us",
             "cuda.wait.p99.jdk.0us",
             "cuda.wait.p99.jdk.20us",
             "cuda.wait.p99.jdk.200us",
+            "cuda.wait.events.0us",
             "cuda.failed_groups");
     assertThat(rows).allSatisfy(row -> assertThat(row.missing()).isNull());
     assertThat(rows.getFirst().baseline()).isGreaterThanOrEqualTo(20);
     assertThat(rows.getFirst().must()).isEqualTo(2);
-    assertThat(rows.get(1).must()).isNull();
+    assertThat(rows.get(1).must()).as("nothing is promised there").isNull();
+    assertThat(rows.get(2).must()).isNull();
+  }
+
+  /** A run that is cut has given what it had. */
+  @Test
+  void rowsAreHandedOverPartByPart() throws IOException {
+    Path image = Files.writeString(folder.resolve("parts"), KERNELS);
+    CudaPeer none = new CudaPeer(folder.resolve("none"), standIn.toString());
+    Progress progress = Progress.to(new PrintWriter(new StringWriter()), false);
+    Suite.Options options =
+        new Suite.Options(true, 64, List.of("cuda.wait.done", "cuda.fault.causes"));
+    List<String> seen = new ArrayList<>();
+    assertThatThrownBy(
+            () ->
+                withLibrary(
+                    () -> {
+                      new CudaSuite(none, image)
+                          .run(
+                              options,
+                              progress,
+                              rows -> {
+                                rows.forEach(row -> seen.add(row.id()));
+                                throw new CancellationException("cut");
+                              });
+                      return null;
+                    }))
+        .hasStackTraceContaining("cut");
+    assertThat(seen).containsExactly("cuda.wait.done", "cuda.wait.done.bytes");
+  }
+
+  @Test
+  void whatTheGuardsCallsTakeInCStandsBesideIt() throws IOException {
+    Path image = Files.writeString(folder.resolve("guards"), KERNELS);
+    CudaPeer c =
+        new CudaPeer(ROOT.resolve("fairlead-lab/peers/cuda/baseline.sh"), standIn.toString());
+    Progress progress = Progress.to(new PrintWriter(new StringWriter()), false);
+    Suite.Options options = new Suite.Options(true, 64, List.of("cuda.guard"));
+    List<Row> rows = withLibrary(() -> new CudaSuite(c, image).run(options, progress));
+    assertThat(rows.stream().map(Row::id))
+        .containsExactly(
+            "cuda.guard.current",
+            "cuda.guard.free",
+            "cuda.guard.c.push_pop",
+            "cuda.guard.c.get_set_set",
+            "cuda.guard.c.get",
+            "cuda.failed_groups");
+    assertThat(rows).allSatisfy(row -> assertThat(row.missing()).isNull());
+    assertThat(rows.subList(2, 5)).allSatisfy(row -> assertThat(row.value()).isPositive());
+    assertThat(rows.getFirst().baseline()).isEqualTo(rows.get(2).value());
   }
 
   @Test
   void faultsInManyProcessesAreCounted() throws IOException {
     Path image = Files.writeString(folder.resolve("crowd"), KERNELS);
     CudaPeer none = new CudaPeer(folder.resolve("none"), standIn.toString());
-    Progress progress = Progress.to(new PrintWriter(new StringWriter(), true), false);
+    StringWriter said = new StringWriter();
+    Progress progress = Progress.to(new PrintWriter(said, true), false);
     Suite.Options options = new Suite.Options(true, 64, List.of("cuda.faults"));
     List<Row> rows = withLibrary(() -> new CudaSuite(none, image).run(options, progress));
     assertThat(rows.stream().map(Row::id))
         .containsExactly("cuda.faults.hung", "cuda.faults.wrong", "cuda.failed_groups");
     assertThat(rows.stream().map(Row::value)).containsOnly(0.0);
     assertThat(rows.getFirst().n()).isEqualTo(2);
+    assertThat(said.toString())
+        .contains("2 of 2 processes after ")
+        .contains(": 0 did not end, 0 failed")
+        .containsPattern("one of them: .* s start .* s open .* s fault .* s close");
+  }
+
+  /** What was found by then stands. */
+  @Test
+  void aCrowdThatTakesTooLongBeginsNoMore() throws Exception {
+    Path image = Files.writeString(folder.resolve("limited"), KERNELS);
+    StringWriter said = new StringWriter();
+    CudaRuns runs =
+        new CudaRuns(
+            new CudaPeer(folder.resolve("none"), ""),
+            image,
+            Progress.to(new PrintWriter(said, true), false));
+    CudaRuns.Crowd crowd =
+        withLibrary(
+            () -> runs.measureCrowd("crowd", CudaWorker.Group.FAULT, 64, 100, 1, Duration.ZERO));
+    assertThat(crowd).isEqualTo(new CudaRuns.Crowd(1, 0, 0));
+    assertThat(said.toString()).contains("1 of 100 processes after ");
+    assertThat(runs.of("crowd fault.causes")).hasSize(1);
   }
 
   /** A kernel that is not there: each process says so, and none counts as right. */
@@ -401,7 +517,7 @@ class CudaSuiteTest {
     withLibrary(
         () -> {
           List<String> args = List.of("bench", "cuda-worker", "COSTS", "--limit", "0");
-          runs.measure("costs", args, List.of(), 0, Duration.ofSeconds(60));
+          runs.measure("costs", args, List.of(), ChildProcess.Place.all(), Duration.ofSeconds(60));
           return null;
         });
     assertThat(runs.failed()).isEqualTo(1);
@@ -424,7 +540,12 @@ class CudaSuiteTest {
     withLibrary(
         () -> {
           List<String> args = List.of("bench", "cuda-worker", "COSTS", "--limit", "1000");
-          runs.measure("costs", args, List.of(), 0, CudaRuns.STARTS_AND_ENDS.negated());
+          runs.measure(
+              "costs",
+              args,
+              List.of(),
+              ChildProcess.Place.all(),
+              CudaRuns.STARTS_AND_ENDS.negated());
           return null;
         });
     assertThat(runs.why()).isEqualTo("did not end");

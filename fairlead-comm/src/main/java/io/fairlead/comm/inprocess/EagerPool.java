@@ -1,7 +1,7 @@
 package io.fairlead.comm.inprocess;
 
+import io.fairlead.task.BriefLock;
 import java.lang.foreign.MemorySegment;
-import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -24,7 +24,7 @@ final class EagerPool {
 
   private final long bytesMax;
   private final int blocksMax;
-  private final ReentrantLock lock = new ReentrantLock();
+  private final BriefLock lock = new BriefLock();
   private final @Nullable Block[] free = new @Nullable Block[CLASSES];
   private long bytesUsed;
   private long bytesFree;

@@ -3,6 +3,7 @@ package io.fairlead.comm.inprocess;
 import io.fairlead.comm.spi.MessageListener;
 import io.fairlead.comm.spi.MessageRequest;
 import io.fairlead.comm.spi.TransportException;
+import io.fairlead.task.Owner;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -45,7 +46,7 @@ final class Inbox {
     }
     TransportException refusal;
     MessageListener known = null;
-    lock.lock();
+    Owner.lock(lock);
     try {
       refusal = closedForSenders;
       if (refusal == null) {
@@ -73,7 +74,7 @@ final class Inbox {
   void listen(MessageListener newListener) {
     while (true) {
       InProcessArrival arrival;
-      lock.lock();
+      Owner.lock(lock);
       try {
         if (listener != null) {
           throw new IllegalStateException("the channel has a listener already; it takes one");
@@ -91,7 +92,7 @@ final class Inbox {
   }
 
   @Nullable TransportException closed() {
-    lock.lock();
+    Owner.lock(lock);
     try {
       return closed;
     } finally {
@@ -102,7 +103,7 @@ final class Inbox {
   /** Refuses what came and nobody took, and withdraws what this rank sent and nobody took. */
   void close(TransportException cause, TransportException forSenders) {
     List<InProcessArrival> refused;
-    lock.lock();
+    Owner.lock(lock);
     try {
       if (closed != null) {
         return;

@@ -11,6 +11,7 @@ import io.fairlead.comm.spi.Transport;
 import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.comm.spi.Undelivered;
+import io.fairlead.task.Owner;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
@@ -80,7 +81,7 @@ final class Mailbox {
     Posted posted = null;
     Envelope filling = null;
     boolean buffered = false;
-    lock.lock();
+    Owner.lock(lock);
     try {
       refusal = request.isWithdrawn() ? Delivery.withdrawn() : refuseSend(source);
       if (refusal == null) {
@@ -190,7 +191,7 @@ final class Mailbox {
     }
     Posted claimant;
     boolean kept = false;
-    lock.lock();
+    Owner.lock(lock);
     try {
       claimant = envelope.claimant;
       if (envelope.state == Envelope.ENDED) {
@@ -247,7 +248,7 @@ final class Mailbox {
     Envelope envelope;
     EagerPool.Block block = null;
     SendRequest stalled = null;
-    lock.lock();
+    Owner.lock(lock);
     try {
       posted = new Posted(request, orders++);
       request.note(posted);
@@ -360,7 +361,7 @@ final class Mailbox {
    */
   boolean cancel(Request request) {
     Object note;
-    lock.lock();
+    Owner.lock(lock);
     try {
       note = request.note();
       if (note instanceof Posted posted && posted.state == Posted.QUEUED) {
@@ -400,7 +401,7 @@ final class Mailbox {
    */
   List<Undelivered> close(TransportException cause, TransportException forSenders) {
     end(cause, forSenders);
-    lock.lock();
+    Owner.lock(lock);
     try {
       List<Undelivered> found = List.copyOf(undelivered);
       undelivered.clear();
@@ -418,7 +419,7 @@ final class Mailbox {
   private void end(TransportException cause, TransportException forSenders) {
     List<Request> receives = new ArrayList<>();
     List<Request> sends = new ArrayList<>();
-    lock.lock();
+    Owner.lock(lock);
     try {
       if (closed != null) {
         return;
@@ -464,7 +465,7 @@ final class Mailbox {
     List<Request> receives = new ArrayList<>();
     List<Request> sends = new ArrayList<>();
     TransportException forAny = null;
-    lock.lock();
+    Owner.lock(lock);
     try {
       if (closed != null || gone[source] != null) {
         return;
@@ -564,7 +565,7 @@ final class Mailbox {
 
   /** For tests: lanes, posted receives and messages that lie here. */
   int[] counts() {
-    lock.lock();
+    Owner.lock(lock);
     try {
       int[] counts = {lanes.count(), 0, 0};
       lanes.forEach(

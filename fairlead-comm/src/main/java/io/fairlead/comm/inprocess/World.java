@@ -3,6 +3,7 @@ package io.fairlead.comm.inprocess;
 import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.comm.spi.TransportSettings;
+import io.fairlead.task.Owner;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -62,7 +63,7 @@ final class World {
     long name = (long) parent << Integer.SIZE | index;
     Channel opened;
     int number;
-    lock.lock();
+    Owner.lock(lock);
     try {
       Integer known = names.get(name);
       if (known != null) {
@@ -91,7 +92,7 @@ final class World {
     if (!channel.leave()) {
       return;
     }
-    lock.lock();
+    Owner.lock(lock);
     try {
       @Nullable Channel[] after = channels.clone();
       after[number] = null;
@@ -109,7 +110,7 @@ final class World {
   void abort(int rank, Throwable cause) {
     TransportException first =
         new TransportException(Reason.PEER_FAILED, "rank " + rank + " failed: " + cause, cause);
-    lock.lock();
+    Owner.lock(lock);
     try {
       if (fault != null) {
         return;

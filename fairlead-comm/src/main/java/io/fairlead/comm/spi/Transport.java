@@ -8,7 +8,8 @@ import java.util.List;
  *
  * <p><b>Threads.</b> {@link #threadLevel()} says who may call; the engine keeps to it, so a
  * transport need not check. No call blocks or waits for a peer, except {@link #closeChannel} and
- * {@link #close}.
+ * {@link #close}. Below {@link ThreadLevel#MULTIPLE} no call suspends a virtual thread either, not
+ * even for a contended lock: another one on the same platform thread would come in meanwhile.
  *
  * <p><b>Order.</b> Sends of one source to one target with the same channel, traffic and tag are
  * matched in the order in which they were posted, receives likewise. A receive from {@link #ANY}
@@ -77,7 +78,8 @@ public interface Transport extends AutoCloseable {
   /**
    * Looks for progress; needed if {@link TransportCaps#progress()}.
    *
-   * @return how many requests it ended
+   * @return how many requests it ended; not 0 also if it found something that ended none, so that
+   *     whoever polls does not rest yet
    */
   int poll();
 

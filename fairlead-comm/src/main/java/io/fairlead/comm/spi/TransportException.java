@@ -26,7 +26,9 @@ public final class TransportException extends FairleadException {
     /** The queue to the communication thread is full, and the caller must not wait. */
     BACK_PRESSURE,
     /** The library below reported an error. */
-    LIBRARY
+    LIBRARY,
+    /** All that was waited for has ended, some of it with a failure. */
+    INCOMPLETE
   }
 
   private final Reason reason;
@@ -42,7 +44,15 @@ public final class TransportException extends FairleadException {
 
   private static Severity severity(Reason reason) {
     return switch (reason) {
-      case SIZE_MISMATCH, CLOSED, PEER_CLOSED, MEMORY, GATE, WITHDRAWN, BACK_PRESSURE, LIBRARY ->
+      case SIZE_MISMATCH,
+          CLOSED,
+          PEER_CLOSED,
+          MEMORY,
+          GATE,
+          WITHDRAWN,
+          BACK_PRESSURE,
+          LIBRARY,
+          INCOMPLETE ->
           Severity.OPERATION;
       case PEER_FAILED -> Severity.CONTEXT;
     };

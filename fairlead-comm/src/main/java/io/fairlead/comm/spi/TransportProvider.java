@@ -9,6 +9,11 @@ public interface TransportProvider {
   /** The name to ask for it by, such as {@code in-process}. */
   String name();
 
+  /** What would carry the messages, such as a library and its version; empty: the name says it. */
+  default String version() {
+    return "";
+  }
+
   /** Why it cannot be used here, in words for the user; null if it can. Loads nothing for good. */
   @Nullable String unavailable();
 

@@ -17,17 +17,18 @@ import org.jspecify.annotations.Nullable;
  * the calling OS thread. The driver never looks at Java thread identity for that.
  *
  * <p><b>Blocking.</b> Only {@link #streamSynchronize}, {@link #close}, {@link #moduleLoad}, {@link
- * #retain}, {@link #release}, {@link #hostAlloc}, {@link #hostFree} and {@link #connect} may block,
- * and on a real driver also {@link #streamCreate}, {@link #streamDestroy}, {@link #eventCreate} and
- * {@link #kernel}: they may wait until no kernel of the context runs (CUDA does so once some 32
- * streams are there). So whoever must not be held up by others' kernels makes streams and events
- * and loads kernels beforehand, or on a thread that may wait. Even then they block the
- * operating-system thread, and never suspend a virtual one. Code is on the device once {@link
- * #kernel} has returned, so that no {@link #launch} has to wait for it. All others return promptly
- * and never suspend a virtual thread: a caller may make a context current, call, and restore what
- * was current, and be sure that it stayed on one OS thread. So a driver keeps its tables without
- * locks, or under locks that spin: a {@code ReentrantLock} suspends, and since JDK 24 a contended
- * monitor does too, the one inside {@code ConcurrentHashMap.put} included.
+ * #retain}, {@link #release}, {@link #hostAlloc}, {@link #hostFree}, {@link #connect}, {@link
+ * #trimPool} and {@link #preparePieces} may block, and on a real driver also {@link #streamCreate},
+ * {@link #streamDestroy}, {@link #eventCreate} and {@link #kernel}: they may wait until no kernel
+ * of the context runs (CUDA does so once some 32 streams are there). So whoever must not be held up
+ * by others' kernels makes streams and events and loads kernels beforehand, or on a thread that may
+ * wait. Even then they block the operating-system thread, and never suspend a virtual one. Code is
+ * on the device once {@link #kernel} has returned, so that no {@link #launch} has to wait for it.
+ * All others return promptly and never suspend a virtual thread: a caller may make a context
+ * current, call, and restore what was current, and be sure that it stayed on one OS thread. So a
+ * driver keeps its tables without locks, or under locks that spin: a {@code ReentrantLock}
+ * suspends, and since JDK 24 a contended monitor does too, the one inside {@code
+ * ConcurrentHashMap.put} included.
  *
  * <p><b>Errors.</b> Every failure is a {@link DriverException} with the driver's number and name.
  * Asynchronous faults surface on later calls of the same context, which then all fail with the same
@@ -93,6 +94,16 @@ public interface Driver extends AutoCloseable {
   MemoryInfo memoryInfo(long context);
 
   /**
+   * Returns to the device what the driver's shared pool has and nobody uses, until it has no more
+   * than so many bytes, or nothing more can go: what is in use stays, and so may what was freed in
+   * the order of a stream that has not come to it. Does nothing where there is no such pool. May
+   * block; never loses anybody's memory.
+   *
+   * @param keepBytes of all that the pool has, in use or not
+   */
+  default void trimPool(long context, long keepBytes) {}
+
+  /**
    * Nanoseconds that kernels of this context have run so far, or -1 where the driver does not
    * measure it. A memory read: never blocks, never throws.
    */
@@ -113,6 +124,13 @@ public interface Driver extends AutoCloseable {
 
   /** Destroys the stream; work already enqueued still ends. */
   void streamDestroy(long stream);
+
+  /**
+   * Ends a capture of the stream by others, if they have begun one, and throws away what they have
+   * captured: the stream is about to be destroyed, and its work has to be waited for. Never one of
+   * an adopted stream. The context is current as for {@link #streamDestroy}.
+   */
+  default void streamDropCapture(long stream) {}
 
   /**
    * Enqueues: once all earlier work of the stream has ended and its effects are visible to the
@@ -176,7 +194,8 @@ public interface Driver extends AutoCloseable {
 
   /**
    * The stream as foreign code names it: for CUDA a {@code CUstream}. The handle itself where a
-   * driver has no other names.
+   * driver has no other names. From now on others may capture the stream; while they do, calls that
+   * would be captured are refused with CAPTURE_UNSUPPORTED, where the driver can tell.
    */
   default long streamNative(long stream) {
     return stream;
@@ -205,7 +224,9 @@ public interface Driver extends AutoCloseable {
    * stream, comes after what {@code event} last recorded. The context is current, whatever {@link
    * #needsCurrent} says: a default stream is that of the current context.
    *
-   * @throws DriverException NOT_SUPPORTED without {@link Capability#DEFAULT_STREAM}
+   * @throws DriverException NOT_SUPPORTED without {@link Capability#DEFAULT_STREAM};
+   *     CAPTURE_UNSUPPORTED while foreign code captures a stream that the default stream waits for,
+   *     and that capture is none the worse
    */
   default void defaultStreamWait(long context, long event) {
     throw noDefaultStream();
@@ -258,6 +279,56 @@ public interface Driver extends AutoCloseable {
    */
   default void fillPattern(long stream, long target, long bytes, int width, int pattern) {
     throw DriverException.notSupported(name() + " fills with single bytes only");
+  }
+
+  // --- many pieces at once ------------------------------------------------------------------
+
+  /**
+   * Makes ready for {@link #copyPiecesToHost} and {@link #copyPiecesToDevice} in this context:
+   * brings the code for them to the device, where it takes some. What was done is not done again.
+   * Needs what {@link DriverCall#MODULE_LOAD} needs, and may block like it.
+   *
+   * @return whether pieces are copied as one operation from now on; else they are one by one, which
+   *     needs no making ready
+   */
+  default boolean preparePieces(long context) {
+    return false;
+  }
+
+  /**
+   * Enqueues copies of all pieces to their host memory: as one operation where the driver can,
+   * after {@link #preparePieces}, else one by one. In the order of the stream they are all after
+   * what was enqueued before and all before what comes later; among each other they have no order.
+   * Needs what {@link DriverCall#LAUNCH} and {@link DriverCall#COPY} need.
+   *
+   * <p>The table and the host memory must stay as they are until all of it has ended; {@code
+   * pieces} may be dropped at once. The host memory must be page-locked: what a driver does with
+   * other memory is undefined, and may lose the context, as may a device address that is wrong.
+   *
+   * @throws DriverException CAPTURE_UNSUPPORTED while the stream is captured, since a graph would
+   *     read the table again and again. If a piece is refused, the message says which, {@code piece
+   *     7 of 32}; those before it may be under way, and touch their memory until what is on the
+   *     stream then has ended
+   */
+  default void copyPiecesToHost(long stream, Pieces pieces) {
+    for (int i = 0; i < pieces.count(); i++) {
+      try {
+        copyToHost(stream, pieces.host(i), pieces.address(i));
+      } catch (DriverException e) {
+        throw e.ofPiece(i, pieces.count());
+      }
+    }
+  }
+
+  /** As {@link #copyPiecesToHost}, the other way. */
+  default void copyPiecesToDevice(long stream, Pieces pieces) {
+    for (int i = 0; i < pieces.count(); i++) {
+      try {
+        copyToDevice(stream, pieces.address(i), pieces.host(i));
+      } catch (DriverException e) {
+        throw e.ofPiece(i, pieces.count());
+      }
+    }
   }
 
   // --- between devices ----------------------------------------------------------------------

@@ -22,6 +22,8 @@ public enum DriverCall {
   KERNEL,
   LAUNCH,
   MEMORY_INFO,
+  /** {@link Driver#trimPool}. */
+  TRIM,
   CONNECT,
   PEER_COPY,
   /** {@link Graphs#beginCapture} and {@link Graphs#endCapture}. */

@@ -81,4 +81,10 @@ public final class DriverException extends RuntimeException {
   static DriverException notSupported(String message) {
     return new DriverException(NOT_SUPPORTED, "NOT_SUPPORTED", false, message, null);
   }
+
+  /** The same, of one of several pieces that were to be copied together; the first has number 0. */
+  public DriverException ofPiece(int piece, int pieces) {
+    String message = "piece " + piece + " of " + pieces + ": " + getMessage();
+    return new DriverException(status, statusName, fatal, message, this);
+  }
 }

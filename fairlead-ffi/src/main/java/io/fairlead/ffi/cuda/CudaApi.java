@@ -1,5 +1,6 @@
 package io.fairlead.ffi.cuda;
 
+import static io.fairlead.ffi.posix.ForeignCall.unexpected;
 import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
@@ -338,17 +339,6 @@ public final class CudaApi {
 
   GraphApi graphs() {
     return graphs;
-  }
-
-  /** A downcall handle declares Throwable, but throws nothing checked. */
-  static AssertionError unexpected(String function, Throwable e) {
-    if (e instanceof RuntimeException unchecked) {
-      throw unchecked;
-    }
-    if (e instanceof Error error) {
-      throw error;
-    }
-    return new AssertionError(function + " threw, which no native function can", e);
   }
 
   // --- functions, as in cuda.h ------------------------------------------------------------------

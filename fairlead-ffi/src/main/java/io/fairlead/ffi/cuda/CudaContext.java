@@ -56,6 +56,7 @@ final class CudaContext extends CudaObject {
   final long raw;
   final Tickets tickets;
   final SignalEvents events;
+  final CudaPieces pieces = new CudaPieces();
   private final int rawDevice;
   private final AtomicBoolean asking = new AtomicBoolean();
   private final AtomicReference<@Nullable DriverException> fault = new AtomicReference<>();
@@ -126,7 +127,7 @@ final class CudaContext extends CudaObject {
     readPriorities();
     healthStream = newStream(0);
     if (!driver.needs().isKnown()) {
-      driver.needs().learn(CurrentProbe.run(this));
+      CurrentProbe.run(this, driver.needs());
     }
     pool.open();
     tickets.grow(this);
@@ -370,6 +371,50 @@ final class CudaContext extends CudaObject {
     }
   }
 
+  /** Whether the driver says that a capture of that stream is under way. */
+  boolean isCaptured(long stream) {
+    GraphApi graphs = api.graphs();
+    if (!graphs.hasCaptureStatus()) {
+      return false;
+    }
+    boolean binds = driver.needs().ofCaptureStatus();
+    long previous = binds ? Current.bind(api, raw) : raw;
+    Scratch scratch = Scratch.take();
+    try {
+      return graphs.streamIsCapturing(stream, scratch.answer()) == Status.SUCCESS
+          && scratch.intAnswer() != 0;
+    } finally {
+      scratch.giveBack();
+      if (binds) {
+        Current.restore(api, raw, previous);
+      }
+    }
+  }
+
+  /**
+   * Refuses the default stream while a blocking one is captured: a call on it would be refused too,
+   * and end that capture; this question does not. The context is current.
+   */
+  void checkDefaultStream(String call) {
+    GraphApi graphs = api.graphs();
+    if (!graphs.hasCaptureStatus()) {
+      return;
+    }
+    Scratch scratch = Scratch.take();
+    try {
+      if (graphs.streamIsCapturing(CudaStream.LEGACY, scratch.answer()) == Status.IMPLICIT) {
+        throw Status.refused(
+            DriverException.CAPTURE_UNSUPPORTED,
+            call
+                + " of the default stream is not possible while a blocking stream is captured, since"
+                + " the default stream waits for those; end that capture, or make its stream with"
+                + " cudaStreamNonBlocking");
+      }
+    } finally {
+      scratch.giveBack();
+    }
+  }
+
   /** Whether the driver was asked about this stream. */
   private boolean beat(CudaStream stream) {
     if (!stream.enter()) {
@@ -378,6 +423,10 @@ final class CudaContext extends CudaObject {
     try {
       if (!stream.mayAsk()) {
         return false;
+      }
+      if (!stream.isAdopted() && stream.isCapturedByOthers()) {
+        stream.asked();
+        return false; // the query would end their capture
       }
       long signalled = stream.signalled(); // before the query, which speaks of what was there
       int status = stream.query();
@@ -558,17 +607,26 @@ final class CudaContext extends CudaObject {
 
   // --- memory -----------------------------------------------------------------------------------
 
-  /** Free memory is what the device has, and what its pool holds without using it. */
+  /**
+   * Free memory is what the device has, and what its pool holds without using it. Not one picture:
+   * others allocate between the questions.
+   */
   MemoryInfo memoryInfo() {
     Scratch scratch = Scratch.take();
     try {
       check(api.memGetInfo(scratch.value(0), scratch.value(1)), "cuMemGetInfo");
       long free = Memory.getLong(scratch.value(0));
       long total = Memory.getLong(scratch.value(1));
-      return new MemoryInfo(free + pool.unusedBytes(), total);
+      long used = pool.usedBytes();
+      long has = Math.max(used, pool.bytes());
+      return new MemoryInfo(free + has - used, total, has, used);
     } finally {
       scratch.giveBack();
     }
+  }
+
+  void trimPool(long keepBytes) {
+    pool.trim(keepBytes);
   }
 
   @SuppressWarnings("MustBeClosedChecker") // hostFree closes it, or the end of the context

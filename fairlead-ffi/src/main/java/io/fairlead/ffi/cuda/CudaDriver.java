@@ -14,7 +14,9 @@ import io.fairlead.device.spi.Grid;
 import io.fairlead.device.spi.KernelArguments;
 import io.fairlead.device.spi.MemoryInfo;
 import io.fairlead.device.spi.ModuleImage;
+import io.fairlead.device.spi.Pieces;
 import io.fairlead.device.spi.StreamListener;
+import io.fairlead.task.BriefLock;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Reference;
@@ -23,7 +25,6 @@ import java.util.EnumSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
-import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -112,7 +113,7 @@ public final class CudaDriver implements Driver {
   private final Nvtx profiler;
   private final List<Device> devices;
   private final CudaGraphs graphs;
-  private final ReentrantLock life = new ReentrantLock();
+  private final BriefLock life = new BriefLock();
   private boolean closed;
 
   private CudaDriver(CudaApi api, CudaSettings settings) {
@@ -465,6 +466,16 @@ public final class CudaDriver implements Driver {
     }
   }
 
+  @Override
+  public void trimPool(long context, long keepBytes) {
+    CudaContext found = enterContext(DriverCall.TRIM, context);
+    try {
+      found.trimPool(keepBytes);
+    } finally {
+      found.exit();
+    }
+  }
+
   // --- checks -----------------------------------------------------------------------------------
 
   /** For calls that name a context; exit it in a finally block. */
@@ -482,7 +493,7 @@ public final class CudaDriver implements Driver {
     CudaStream found = state.handles().stream(handle);
     enter(call, found);
     try {
-      found.checkNotCapturedByMaker(call);
+      found.checkNotCapturedByOthers(call);
     } catch (DriverException e) {
       found.exit();
       throw e;
@@ -532,6 +543,15 @@ public final class CudaDriver implements Driver {
           "stream " + Status.hex(stream) + " is its maker's: let it go instead of destroying it");
     }
     remove(found);
+  }
+
+  @Override
+  public void streamDropCapture(long stream) {
+    CudaStream found = state.handles().stream(stream);
+    found.context().checkCurrent(DriverCall.STREAM_DESTROY);
+    if (!found.isAdopted()) {
+      found.dropCapture();
+    }
   }
 
   /** The handle goes also in a lost context; that it is lost is said all the same. */
@@ -687,7 +707,7 @@ public final class CudaDriver implements Driver {
 
   @Override
   public long streamNative(long stream) {
-    return state.handles().stream(stream).raw;
+    return state.handles().stream(stream).lend();
   }
 
   @Override
@@ -718,6 +738,7 @@ public final class CudaDriver implements Driver {
     try {
       CudaEvent target = enterEvent(DriverCall.STREAM_WAIT_EVENT, event);
       try {
+        found.checkDefaultStream("cuStreamWaitEvent");
         found.check(
             api.streamWaitEvent(CudaStream.LEGACY, target.raw, 0),
             "cuStreamWaitEvent of the default stream");
@@ -736,6 +757,7 @@ public final class CudaDriver implements Driver {
     try {
       CudaEvent target = enterEvent(DriverCall.EVENT_RECORD, event);
       try {
+        found.checkDefaultStream("cuEventRecord");
         found.check(
             api.eventRecord(target.raw, CudaStream.LEGACY), "cuEventRecord of the default stream");
       } finally {
@@ -956,6 +978,43 @@ public final class CudaDriver implements Driver {
     }
     if (!memory.scope().isAlive()) {
       throw Status.invalidValue("a copy needs live memory; this block was freed or closed");
+    }
+  }
+
+  // --- many pieces at once ----------------------------------------------------------------------
+
+  @Override
+  public boolean preparePieces(long context) {
+    CudaContext found = enterContext(DriverCall.MODULE_LOAD, context);
+    try {
+      return found.pieces.prepare(found, loader);
+    } finally {
+      found.exit();
+    }
+  }
+
+  @Override
+  public void copyPiecesToHost(long stream, Pieces pieces) {
+    if (!copyPieces(stream, pieces, true)) {
+      Driver.super.copyPiecesToHost(stream, pieces);
+    }
+  }
+
+  @Override
+  public void copyPiecesToDevice(long stream, Pieces pieces) {
+    if (!copyPieces(stream, pieces, false)) {
+      Driver.super.copyPiecesToDevice(stream, pieces);
+    }
+  }
+
+  /** Whether they went by one launch. */
+  private boolean copyPieces(long stream, Pieces pieces, boolean down) {
+    CudaStream found = enterStream(DriverCall.LAUNCH, stream);
+    try {
+      found.checkNotCaptured(DriverCall.COPY);
+      return found.context().pieces.copy(found, pieces, down);
+    } finally {
+      found.exit();
     }
   }
 

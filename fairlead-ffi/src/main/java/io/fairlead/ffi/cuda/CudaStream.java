@@ -33,6 +33,7 @@ import org.jspecify.annotations.Nullable;
  *           | ends it              |        |
  * questions | who asks the driver  | who    | atomic; a capture begins after the last one that did not
  *           | about the stream     | begins | see it, since a question would end it
+ * lent      | who hands out raw    | any    | volatile, before others have it; only ever set
  * </pre>
  *
  * <p>Signals of one stream must not fall, so whoever signals does it one after the other; that is
@@ -87,6 +88,7 @@ final class CudaStream extends CudaObject {
   private final SpinLock pending = new SpinLock();
   private SignalEvents.@Nullable Node first;
   private SignalEvents.@Nullable Node last;
+  private volatile boolean lent;
   private volatile int capture;
   private volatile int questions;
   private volatile long signalled;
@@ -98,6 +100,15 @@ final class CudaStream extends CudaObject {
     this.raw = raw;
     this.pulse = pulse;
     this.slot = slot;
+    this.lent = pulse != 0;
+  }
+
+  /** The stream as others name it, who may do with it whatever they like. */
+  long lend() {
+    if (!lent) {
+      lent = true;
+    }
+    return raw;
   }
 
   /** Enqueues the signal of {@code value} behind all that is enqueued. */
@@ -352,9 +363,10 @@ final class CudaStream extends CudaObject {
     }
   }
 
-  /** Lets go of what is being captured, if anything is. Never throws. */
+  /** Lets go of what is being captured, whoever has begun it. Never throws. */
   void dropCapture() {
-    if (CAPTURE.compareAndSet(this, YES, ENDING)) {
+    boolean others = isCapturedByOthers();
+    if (CAPTURE.compareAndSet(this, others ? NO : YES, ENDING)) {
       Scratch scratch = Scratch.take();
       try {
         GraphApi graphs = context.api.graphs();
@@ -381,35 +393,36 @@ final class CudaStream extends CudaObject {
   }
 
   /**
-   * Refuses a call on an adopted stream that its maker captures. It would be written down instead
-   * of run: whoever waits for a signal would wait for ever, and each launch of that graph would
-   * write the old value again, into a word that may be another stream's by then. The caller has
-   * entered.
+   * Refuses a call on a stream that others capture: its maker, or whom it was lent to. It would be
+   * written down instead of run: whoever waits for a signal would wait for ever, and each launch of
+   * that graph would write the old value again, into a word that may be another stream's by then.
+   * The caller has entered.
    */
-  void checkNotCapturedByMaker(DriverCall call) {
-    if (isAdopted() && isCapturedByMaker()) {
+  void checkNotCapturedByOthers(DriverCall call) {
+    if (isCapturedByOthers()) {
       throw Status.refused(
           DriverException.CAPTURE_UNSUPPORTED,
-          call
-              + " is not possible on the adopted stream "
-              + Status.hex(raw)
-              + " while it is captured by its maker; wait until that capture has ended");
+          isAdopted()
+              ? call
+                  + " is not possible on the adopted stream "
+                  + Status.hex(raw)
+                  + " while it is captured by its maker; wait until that capture has ended"
+              : call
+                  + " is not possible on stream "
+                  + Status.hex(handle())
+                  + " while foreign code captures it, which was given "
+                  + Status.hex(raw)
+                  + "; wait until that capture has ended, and let it capture a stream of its own,"
+                  + " or capture with context.capture");
     }
   }
 
-  /** An answer that is no success is left to the call itself, which says what is wrong. */
-  private boolean isCapturedByMaker() {
-    GraphApi graphs = context.api.graphs();
-    if (!graphs.hasCaptureStatus()) {
-      return false;
-    }
-    Scratch scratch = Scratch.take();
-    try {
-      return graphs.streamIsCapturing(raw, scratch.answer()) == Status.SUCCESS
-          && scratch.intAnswer() != 0;
-    } finally {
-      scratch.giveBack();
-    }
+  /**
+   * Whether others capture it, as far as is known. An answer that is no success is left to the call
+   * itself, which says what is wrong. Any thread; never suspends.
+   */
+  boolean isCapturedByOthers() {
+    return lent && capture == NO && context.isCaptured(raw);
   }
 
   /** Whether the driver may be asked about this stream; if so, {@link #asked} afterwards. */

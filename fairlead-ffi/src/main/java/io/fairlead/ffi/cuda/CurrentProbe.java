@@ -5,7 +5,6 @@ import io.fairlead.device.spi.Grid;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.EnumSet;
-import java.util.Set;
 import java.util.function.IntSupplier;
 
 /**
@@ -37,6 +36,7 @@ final class CurrentProbe {
   private final long context;
   private final boolean wide;
   private final EnumSet<DriverCall> needed = EnumSet.allOf(DriverCall.class);
+  private boolean statusNeeds = true;
   private final Scratch scratch = Scratch.take();
   private long stream;
   private long event;
@@ -56,7 +56,7 @@ final class CurrentProbe {
   }
 
   /** The context is current before and after. What cannot be tried counts as a need. */
-  static Set<DriverCall> run(CudaContext context) {
+  static void run(CudaContext context, DriverState.NeedsCurrent needs) {
     CudaApi api = context.api;
     CurrentProbe probe = new CurrentProbe(context);
     try {
@@ -71,7 +71,7 @@ final class CurrentProbe {
     } finally {
       probe.scratch.giveBack();
     }
-    return probe.needed;
+    needs.learn(probe.needed, probe.statusNeeds);
   }
 
   private void make() {
@@ -132,6 +132,9 @@ final class CurrentProbe {
     if (executable != 0) {
       attempt(DriverCall.GRAPH_LAUNCH, () -> api.graphs().launch(executable, stream));
       attempt(DriverCall.CAPTURE, this::capture);
+    }
+    if (api.graphs().hasCaptureStatus()) {
+      statusNeeds = api.graphs().streamIsCapturing(stream, scratch.answer()) != Status.SUCCESS;
     }
     attempt(DriverCall.STREAM_SYNCHRONIZE, () -> api.streamSynchronize(stream));
     attempt(DriverCall.EVENT_QUERY, () -> api.eventQuery(event));

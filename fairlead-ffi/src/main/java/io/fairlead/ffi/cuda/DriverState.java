@@ -18,10 +18,12 @@ record DriverState(CudaApi api, HandleTable handles, boolean wideSignals, NeedsC
    * <pre>
    * field  | writer                         | reader | mode, guard
    * needed | the first retain, under a lock | any    | volatile; the set is not changed after
+   * status | the first retain, before that  | any    | plain, published by it
    * </pre>
    */
   static final class NeedsCurrent {
     private volatile @Nullable Set<DriverCall> needed;
+    private boolean status = true;
 
     /** All do until it is known. */
     boolean of(DriverCall call) {
@@ -33,7 +35,13 @@ record DriverState(CudaApi api, HandleTable handles, boolean wideSignals, NeedsC
       return needed != null;
     }
 
-    void learn(Set<DriverCall> found) {
+    /** Whether the question if a stream is captured does; others' calls ask it in passing. */
+    boolean ofCaptureStatus() {
+      return needed == null || status;
+    }
+
+    void learn(Set<DriverCall> found, boolean captureStatus) {
+      status = captureStatus;
       needed = found;
     }
   }

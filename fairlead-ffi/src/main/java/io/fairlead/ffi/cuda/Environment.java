@@ -1,14 +1,6 @@
 package io.fairlead.ffi.cuda;
 
-import static java.lang.foreign.ValueLayout.ADDRESS;
-import static java.lang.foreign.ValueLayout.JAVA_INT;
-
-import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
-import java.lang.foreign.MemorySegment;
-import java.util.Optional;
-import org.jspecify.annotations.Nullable;
+import io.fairlead.ffi.posix.ProcessEnvironment;
 
 /**
  * The one environment variable that matters here: {@code CUDA_DEVICE_MAX_CONNECTIONS}, how many
@@ -55,16 +47,13 @@ final class Environment {
   }
 
   private static int choose() {
-    if (find("getenv").isEmpty() || find("setenv").isEmpty()) {
-      return CONNECTIONS_DEFAULT; // no POSIX system: the driver's own choice stands
+    String present = ProcessEnvironment.get(CONNECTIONS);
+    if (present != null) {
+      return parse(present);
     }
-    try (Arena arena = Arena.ofConfined()) {
-      String present = get(arena);
-      if (present != null) {
-        return parse(present);
-      }
-      return set(arena) ? CONNECTIONS_MAX : CONNECTIONS_DEFAULT;
-    }
+    // Where there is no such environment, the driver's own choice stands.
+    boolean set = ProcessEnvironment.setIfAbsent(CONNECTIONS, Integer.toString(CONNECTIONS_MAX));
+    return set ? CONNECTIONS_MAX : CONNECTIONS_DEFAULT;
   }
 
   /** As the driver reads it: what is no number from 1 to 32 is not taken. */
@@ -75,43 +64,5 @@ final class Environment {
     } catch (NumberFormatException e) {
       return CONNECTIONS_DEFAULT;
     }
-  }
-
-  private static @Nullable String get(Arena arena) {
-    MemorySegment name = arena.allocateFrom(CONNECTIONS);
-    try {
-      MemorySegment value =
-          (MemorySegment)
-              Linker.nativeLinker()
-                  .downcallHandle(function("getenv"), FunctionDescriptor.of(ADDRESS, ADDRESS))
-                  .invokeExact(name);
-      return value.address() == 0 ? null : Memory.string(value.address());
-    } catch (Throwable e) {
-      throw CudaApi.unexpected("getenv", e);
-    }
-  }
-
-  private static boolean set(Arena arena) {
-    MemorySegment name = arena.allocateFrom(CONNECTIONS);
-    MemorySegment value = arena.allocateFrom(Integer.toString(CONNECTIONS_MAX));
-    FunctionDescriptor type = FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_INT);
-    try {
-      int status =
-          (int)
-              Linker.nativeLinker()
-                  .downcallHandle(function("setenv"), type)
-                  .invokeExact(name, value, 0);
-      return status == 0;
-    } catch (Throwable e) {
-      throw CudaApi.unexpected("setenv", e);
-    }
-  }
-
-  private static MemorySegment function(String name) {
-    return find(name).orElseThrow();
-  }
-
-  private static Optional<MemorySegment> find(String name) {
-    return Linker.nativeLinker().defaultLookup().find(name);
   }
 }

@@ -1,5 +1,6 @@
 package io.fairlead.ffi.cuda;
 
+import static io.fairlead.ffi.posix.ForeignCall.unexpected;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
@@ -89,7 +90,7 @@ final class GraphApi {
     try {
       return (int) PI.invokeExact(this.streamBeginCapture, stream, mode);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuStreamBeginCapture", e);
+      throw unexpected("cuStreamBeginCapture", e);
     }
   }
 
@@ -97,7 +98,7 @@ final class GraphApi {
     try {
       return (int) PP.invokeExact(this.streamEndCapture, stream, graph);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuStreamEndCapture", e);
+      throw unexpected("cuStreamEndCapture", e);
     }
   }
 
@@ -105,7 +106,7 @@ final class GraphApi {
     try {
       return (int) PP.invokeExact(this.streamIsCapturing, stream, status);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuStreamIsCapturing", e);
+      throw unexpected("cuStreamIsCapturing", e);
     }
   }
 
@@ -113,7 +114,7 @@ final class GraphApi {
     try {
       return (int) PI.invokeExact(this.create, graph, flags);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuGraphCreate", e);
+      throw unexpected("cuGraphCreate", e);
     }
   }
 
@@ -121,7 +122,7 @@ final class GraphApi {
     try {
       return (int) PPPPP.invokeExact(this.addKernelNode, node, graph, after, count, parameters);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuGraphAddKernelNode", e);
+      throw unexpected("cuGraphAddKernelNode", e);
     }
   }
 
@@ -129,7 +130,7 @@ final class GraphApi {
     try {
       return (int) PPPPPP.invokeExact(this.addMemcpyNode, node, graph, after, count, copy, context);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuGraphAddMemcpyNode", e);
+      throw unexpected("cuGraphAddMemcpyNode", e);
     }
   }
 
@@ -137,7 +138,7 @@ final class GraphApi {
     try {
       return (int) PPPPPP.invokeExact(this.addMemsetNode, node, graph, after, count, fill, context);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuGraphAddMemsetNode", e);
+      throw unexpected("cuGraphAddMemsetNode", e);
     }
   }
 
@@ -145,7 +146,7 @@ final class GraphApi {
     try {
       return (int) PPPP.invokeExact(this.addEmptyNode, node, graph, after, count);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuGraphAddEmptyNode", e);
+      throw unexpected("cuGraphAddEmptyNode", e);
     }
   }
 
@@ -153,7 +154,7 @@ final class GraphApi {
     try {
       return (int) PPP.invokeExact(this.instantiate, executable, graph, flags);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuGraphInstantiateWithFlags", e);
+      throw unexpected("cuGraphInstantiateWithFlags", e);
     }
   }
 
@@ -161,7 +162,7 @@ final class GraphApi {
     try {
       return (int) PP.invokeExact(this.upload, executable, stream);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuGraphUpload", e);
+      throw unexpected("cuGraphUpload", e);
     }
   }
 
@@ -169,7 +170,7 @@ final class GraphApi {
     try {
       return (int) PP.invokeExact(this.launch, executable, stream);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuGraphLaunch", e);
+      throw unexpected("cuGraphLaunch", e);
     }
   }
 
@@ -177,7 +178,7 @@ final class GraphApi {
     try {
       return (int) P.invokeExact(this.destroy, graph);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuGraphDestroy", e);
+      throw unexpected("cuGraphDestroy", e);
     }
   }
 
@@ -185,7 +186,7 @@ final class GraphApi {
     try {
       return (int) P.invokeExact(this.execDestroy, executable);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuGraphExecDestroy", e);
+      throw unexpected("cuGraphExecDestroy", e);
     }
   }
 }

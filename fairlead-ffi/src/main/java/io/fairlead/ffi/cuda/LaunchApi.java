@@ -1,5 +1,6 @@
 package io.fairlead.ffi.cuda;
 
+import static io.fairlead.ffi.posix.ForeignCall.unexpected;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
@@ -49,7 +50,7 @@ final class LaunchApi {
     try {
       return (int) PPPP.invokeExact(launchKernelEx, config, function, parameters, extra);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuLaunchKernelEx", e);
+      throw unexpected("cuLaunchKernelEx", e);
     }
   }
 
@@ -57,7 +58,7 @@ final class LaunchApi {
     try {
       return (int) PII.invokeExact(funcSetAttribute, function, attribute, value);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuFuncSetAttribute", e);
+      throw unexpected("cuFuncSetAttribute", e);
     }
   }
 
@@ -65,7 +66,7 @@ final class LaunchApi {
     try {
       return (int) PPIP.invokeExact(maxActiveBlocks, blocks, function, threads, sharedBytes);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuOccupancyMaxActiveBlocksPerMultiprocessor", e);
+      throw unexpected("cuOccupancyMaxActiveBlocksPerMultiprocessor", e);
     }
   }
 
@@ -73,7 +74,7 @@ final class LaunchApi {
     try {
       return (int) PPP.invokeExact(maxActiveClusters, clusters, function, config);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuOccupancyMaxActiveClusters", e);
+      throw unexpected("cuOccupancyMaxActiveClusters", e);
     }
   }
 }

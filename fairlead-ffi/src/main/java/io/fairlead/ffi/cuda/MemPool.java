@@ -54,11 +54,19 @@ final class MemPool {
     }
   }
 
-  /** Bytes that the pool has from the device, and nobody from the pool. */
-  long unusedBytes() {
-    long reserved = get(RESERVED_MEM_CURRENT, 0);
-    long used = get(USED_MEM_CURRENT, 0);
-    return Math.max(0, reserved - used);
+  /** What it has from the device, in use or not. */
+  long bytes() {
+    return get(RESERVED_MEM_CURRENT, 0);
+  }
+
+  /** What of that somebody has allocated, we or others. */
+  long usedBytes() {
+    return get(USED_MEM_CURRENT, 0);
+  }
+
+  /** Returns what nobody uses, until it has no more than that, or nothing more can go. */
+  void trim(long keepBytes) {
+    context.check(api.memPoolTrimTo(pool, keepBytes), "cuMemPoolTrimTo");
   }
 
   /** Lets kernels and copies of another device reach what is allocated here. */

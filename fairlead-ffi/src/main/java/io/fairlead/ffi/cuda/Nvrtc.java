@@ -1,5 +1,6 @@
 package io.fairlead.ffi.cuda;
 
+import static io.fairlead.ffi.posix.ForeignCall.unexpected;
 import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
@@ -149,7 +150,7 @@ final class Nvrtc {
       check((int) architectures.invokeExact(all), "nvrtcGetSupportedArchs");
       return all.asSlice(0, 4L * count.get(JAVA_INT, 0)).toArray(JAVA_INT);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("nvrtcGetSupportedArchs", e);
+      throw unexpected("nvrtcGetSupportedArchs", e);
     }
   }
 
@@ -172,7 +173,7 @@ final class Nvrtc {
         int ignored = (int) destroy.invokeExact(answer);
       }
     } catch (Throwable e) {
-      throw CudaApi.unexpected("nvrtcCompileProgram", e);
+      throw unexpected("nvrtcCompileProgram", e);
     }
   }
 
@@ -219,7 +220,7 @@ final class Nvrtc {
       MemorySegment text = (MemorySegment) errorString.invokeExact(status);
       return Memory.string(text.address());
     } catch (Throwable e) {
-      throw CudaApi.unexpected("nvrtcGetErrorString", e);
+      throw unexpected("nvrtcGetErrorString", e);
     }
   }
 }

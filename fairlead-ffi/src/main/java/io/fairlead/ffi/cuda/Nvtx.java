@@ -1,5 +1,6 @@
 package io.fairlead.ffi.cuda;
 
+import static io.fairlead.ffi.posix.ForeignCall.unexpected;
 import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
@@ -93,7 +94,7 @@ final class Nvtx {
       int level = (int) PUSH.invokeExact(push, arena.allocateFrom(name));
       assert level >= -2 : "a level, or that the tool keeps none";
     } catch (Throwable e) {
-      throw CudaApi.unexpected("nvtxRangePushA", e);
+      throw unexpected("nvtxRangePushA", e);
     }
   }
 
@@ -103,7 +104,7 @@ final class Nvtx {
       int level = (int) POP.invokeExact(pop);
       assert level >= -2 : "a level, or that the tool keeps none";
     } catch (Throwable e) {
-      throw CudaApi.unexpected("nvtxRangePop", e);
+      throw unexpected("nvtxRangePop", e);
     }
   }
 
@@ -143,7 +144,7 @@ final class Nvtx {
         accepted =
             (int) shape(FunctionDescriptor.of(JAVA_INT, ADDRESS)).invokeExact(initialize, ask);
       } catch (Throwable e) {
-        throw CudaApi.unexpected("InitializeInjectionNvtx2", e);
+        throw unexpected("InitializeInjectionNvtx2", e);
       }
       if (accepted == 0) {
         LOG.log(Level.WARNING, "no ranges for a profiler: the tool in " + library + " declines");

@@ -1,5 +1,6 @@
 package io.fairlead.ffi.cuda;
 
+import static io.fairlead.ffi.posix.ForeignCall.unexpected;
 import static java.lang.foreign.ValueLayout.JAVA_CHAR;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
@@ -58,7 +59,7 @@ final class PeerApi {
     try {
       return (int) PII.invokeExact(deviceCanAccessPeer, answer, device, peer);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuDeviceCanAccessPeer", e);
+      throw unexpected("cuDeviceCanAccessPeer", e);
     }
   }
 
@@ -66,7 +67,7 @@ final class PeerApi {
     try {
       return (int) PI.invokeExact(ctxEnablePeerAccess, peer, flags);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuCtxEnablePeerAccess", e);
+      throw unexpected("cuCtxEnablePeerAccess", e);
     }
   }
 
@@ -74,7 +75,7 @@ final class PeerApi {
     try {
       return (int) PPP.invokeExact(memPoolSetAccess, pool, descriptions, count);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuMemPoolSetAccess", e);
+      throw unexpected("cuMemPoolSetAccess", e);
     }
   }
 
@@ -85,7 +86,7 @@ final class PeerApi {
           PPPPPP.invokeExact(
               memcpyPeerAsync, target, targetContext, source, sourceContext, bytes, stream);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuMemcpyPeerAsync", e);
+      throw unexpected("cuMemcpyPeerAsync", e);
     }
   }
 
@@ -93,7 +94,7 @@ final class PeerApi {
     try {
       return (int) PCPP.invokeExact(memsetD16Async, target, value, count, stream);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuMemsetD16Async", e);
+      throw unexpected("cuMemsetD16Async", e);
     }
   }
 
@@ -101,7 +102,7 @@ final class PeerApi {
     try {
       return (int) PII.invokeExact(deviceGetPciBusId, text, length, device);
     } catch (Throwable e) {
-      throw CudaApi.unexpected("cuDeviceGetPCIBusId", e);
+      throw unexpected("cuDeviceGetPCIBusId", e);
     }
   }
 }

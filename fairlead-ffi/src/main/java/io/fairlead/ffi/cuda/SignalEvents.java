@@ -8,14 +8,17 @@ import org.jspecify.annotations.Nullable;
  * left a ticket is written all the same, which is late for others at worst, never wrong.
  *
  * <p>An event is recorded again only after it was seen that its work has ended. Those of a stream
- * that was destroyed before are set aside, and one of them is asked for with each look.
+ * that was destroyed before are set aside, and one of them is asked for with each look, in turn, so
+ * that work which goes on for long holds up no other's.
  *
  * <pre>
  * free → with a stream (SignalEvents.Node in the order of their values) → free
  *                                             '→ orphaned, its stream is gone → free
  *
  * field          | writer                     | reader | mode, guard
- * free, orphans  | who takes, gives back      | same   | lock
+ * free           | who takes, gives back      | same   | lock
+ * orphans: first | who destroys, asks         | same   | lock; a look whether there is one: none
+ * and last       |                            |        |
  * all            | open                       | close  | plain; one after the other
  * Node.value     | who signals, before it is  | asker  | plain: the stream's lock
  *                | in the stream's list       |        |
@@ -45,7 +48,8 @@ final class SignalEvents {
   private final long[] all = new long[COUNT];
   private int made;
   private @Nullable Node free;
-  private @Nullable Node orphans;
+  private @Nullable Node firstOrphan;
+  private @Nullable Node lastOrphan;
 
   SignalEvents(CudaApi api) {
     this.api = api;
@@ -100,8 +104,13 @@ final class SignalEvents {
     try {
       while (first != null) {
         Node next = first.next;
-        first.next = orphans;
-        orphans = first;
+        first.next = null;
+        if (lastOrphan == null) {
+          firstOrphan = first;
+        } else {
+          lastOrphan.next = first;
+        }
+        lastOrphan = first;
         first = next;
       }
     } finally {
@@ -123,15 +132,18 @@ final class SignalEvents {
   }
 
   private @Nullable Node takeOrphan() {
-    if (orphans == null) { // a race is harmless: the next look finds it
+    if (firstOrphan == null) { // a race is harmless: the next look finds it
       return null;
     }
     lock.lock();
     try {
-      Node node = orphans;
+      Node node = firstOrphan;
       if (node != null) {
-        orphans = node.next;
+        firstOrphan = node.next;
         node.next = null;
+        if (firstOrphan == null) {
+          lastOrphan = null;
+        }
       }
       return node;
     } finally {

@@ -11,6 +11,10 @@ final class Status {
   static final int DEINITIALIZED = 4;
   static final int NOT_READY = 600;
   static final int CONTEXT_IS_DESTROYED = 709;
+
+  /** Of a capture that is under way elsewhere, and that a call would have become a part of. */
+  static final int IMPLICIT = 906;
+
   static final int UNKNOWN = 999;
 
   private Status() {}

@@ -54,7 +54,8 @@ final class Monitors {
           "io/fairlead/task/Binding",
           "io/fairlead/device/spi/Driver",
           "io/fairlead/device/spi/OsThreads",
-          "io/fairlead/comm/spi/Transport");
+          "io/fairlead/comm/spi/Transport",
+          "io/fairlead/comm/wire/Wire");
 
   private static final String LINKER = "java/lang/foreign/Linker";
   private static final String HANDLE = "java/lang/invoke/MethodHandle";

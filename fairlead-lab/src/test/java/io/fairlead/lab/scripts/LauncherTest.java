@@ -119,7 +119,7 @@ class LauncherTest {
   void theLockOfADeadBuildIsTakenOver() throws Exception {
     Process dead = new ProcessBuilder("uname", "-n").start();
     String host = new String(dead.getInputStream().readAllBytes(), UTF_8).strip();
-    assertThat(dead.waitFor(10, TimeUnit.SECONDS)).isTrue();
+    assertThat(dead.waitFor(60, TimeUnit.SECONDS)).isTrue();
     write("target/build.lock.d/owner", host + " " + dead.pid() + "\n");
     Result result =
         end(start(root, Map.of("FAIRLEAD_LOCK", "mkdir"), root.resolve("fairlead"), "solve"));

@@ -18,13 +18,15 @@ import java.lang.invoke.MethodHandle;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Collection;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
 /**
- * The kernels of {@code solver.cu} on the processor: what the solver ships, compiled with g++ and
- * {@code src/test/native/emulated-gpu.cpp}, which says how it runs them. Any thread.
+ * The kernels of a {@code .cu} file on the processor: what is shipped, compiled with g++ and {@code
+ * src/test/native/emulated-gpu.cpp}, which says how it runs them. Any thread.
  */
-final class EmulatedGpu {
+public final class EmulatedGpu {
   private static final Path EMULATION =
       Path.of(
           System.getProperty("fairlead.root", ".."),
@@ -35,7 +37,7 @@ final class EmulatedGpu {
   private final MethodHandle launch;
 
   /** A launch: all of its blocks, their threads, and the number of items that a kernel may ask. */
-  record Launch(int blocks, int threads, long items, boolean descending) {}
+  public record Launch(int blocks, int threads, long items, boolean descending) {}
 
   private static final class Built {
     static final EmulatedGpu GPU = build();
@@ -43,11 +45,18 @@ final class EmulatedGpu {
     private Built() {}
 
     private static EmulatedGpu build() {
-      try {
-        return new EmulatedGpu(compiled(Files.createTempDirectory("emulated-gpu")));
-      } catch (IOException e) {
-        throw new UncheckedIOException(e);
-      }
+      return of("solver.cu", text(), JavaKernels.ALL.keySet());
+    }
+  }
+
+  /** Compiles kernels. The test is skipped, loudly, where there is no g++. */
+  public static EmulatedGpu of(String fileName, String text, Collection<String> kernels) {
+    requireCompiler();
+    try {
+      return new EmulatedGpu(
+          compiled(Files.createTempDirectory("emulated-gpu"), fileName, text, kernels));
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
     }
   }
 
@@ -67,13 +76,17 @@ final class EmulatedGpu {
 
   /** Builds it at the first call. The test is skipped, loudly, where there is no g++. */
   static EmulatedGpu get() {
+    requireCompiler();
+    return Built.GPU;
+  }
+
+  private static void requireCompiler() {
     boolean there = hasCompiler() && Files.exists(EMULATION);
-    String wanted = "g++ and " + EMULATION + " are to compile solver.cu for the processor";
+    String wanted = "g++ and " + EMULATION + " are to compile kernels for the processor";
     if (!there) {
       System.err.println("!! NOT RUN: " + wanted);
     }
     assumeTrue(there, wanted);
-    return Built.GPU;
   }
 
   private static boolean hasCompiler() {
@@ -85,13 +98,16 @@ final class EmulatedGpu {
     return false;
   }
 
-  private static Path compiled(Path folder) throws IOException {
-    Path source = folder.resolve("solver.cu");
-    Path library = folder.resolve("libsolver.so");
+  private static Path compiled(
+      Path folder, String fileName, String text, Collection<String> kernels) throws IOException {
+    Path source = folder.resolve(fileName);
+    Path library = folder.resolve("libkernels.so");
+    String entries =
+        kernels.stream().map(each -> "ENTRY(" + each + ")").collect(Collectors.joining(", "));
     folder.toFile().deleteOnExit();
     source.toFile().deleteOnExit();
     library.toFile().deleteOnExit();
-    Files.writeString(source, text());
+    Files.writeString(source, text);
     Process compiler =
         new ProcessBuilder(
                 "g++",
@@ -104,6 +120,7 @@ final class EmulatedGpu {
                 "-shared",
                 "-fPIC",
                 "-DKERNELS=\"" + source + "\"",
+                "-DENTRIES=" + entries,
                 EMULATION.toString(),
                 "-o",
                 library.toString())
@@ -112,7 +129,7 @@ final class EmulatedGpu {
     String said = new String(compiler.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     try {
       if (!compiler.waitFor(60, TimeUnit.SECONDS) || compiler.exitValue() != 0) {
-        throw new IllegalStateException("g++ does not compile solver.cu:\n" + said);
+        throw new IllegalStateException("g++ does not compile " + fileName + ":\n" + said);
       }
     } catch (InterruptedException e) {
       throw new IllegalStateException("interrupted while g++ ran", e);
@@ -131,11 +148,11 @@ final class EmulatedGpu {
   }
 
   /** The parameters of a kernel: {@code in(F64), out(F64), I32}. */
-  String signature(String kernel) {
+  public String signature(String kernel) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment text = (MemorySegment) signature.invokeExact(arena.allocateFrom(kernel));
       if (text.address() == 0) {
-        throw new IllegalArgumentException("solver.cu has no kernel " + kernel);
+        throw new IllegalArgumentException("there is no kernel " + kernel);
       }
       return text.reinterpret(Long.MAX_VALUE).getString(0);
     } catch (RuntimeException | Error e) {
@@ -146,7 +163,7 @@ final class EmulatedGpu {
   }
 
   /** Runs all blocks of a launch on this thread. */
-  void run(String kernel, Launch launched, KernelArguments arguments) {
+  public void run(String kernel, Launch launched, KernelArguments arguments) {
     run(kernel, launched, 0, launched.blocks, arguments, arguments.count());
   }
 

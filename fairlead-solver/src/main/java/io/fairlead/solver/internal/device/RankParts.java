@@ -1,16 +1,22 @@
 package io.fairlead.solver.internal.device;
 
 import io.fairlead.comm.Comm;
+import io.fairlead.comm.CommException;
+import io.fairlead.comm.ReduceOp;
 import io.fairlead.device.OutOfDeviceMemoryException;
 import io.fairlead.memory.Device;
 import io.fairlead.memory.DeviceBuffer;
 import io.fairlead.memory.Reservation;
 import io.fairlead.runtime.Fairlead;
+import io.fairlead.solver.NotPositiveDefiniteException;
+import io.fairlead.solver.internal.RowPartition;
 import io.fairlead.solver.internal.device.ConjugateGradients.Goal;
 import io.fairlead.solver.internal.device.ConjugateGradients.Outcome;
+import io.fairlead.task.Completion;
 import io.fairlead.task.ScopeOptions;
 import io.fairlead.task.TaskScope;
 import io.fairlead.task.WaitMode;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -18,20 +24,27 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.ToLongFunction;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
- * All ranks' parts of one solver, and how to run something on all of them. Rank r uses device r
- * modulo the number of devices.
+ * The parts of one solver that are in this process, and how to run something on them: those of all
+ * ranks, where rank r uses device r modulo the number of devices; or this process's own, where each
+ * rank is a process.
  *
  * <p>Threads: any, also at once; each run gets tasks, streams, vectors and a communicator of its
- * own.
+ * own. Where ranks are processes, all of them ask for the same runs in the same order, one at a
+ * time.
  */
 public final class RankParts implements AutoCloseable {
   private final Fairlead fairlead;
   private final List<RankPart> parts;
   private final Map<Device, SolverKernels> kernels;
   private final Turns turns = new Turns();
+
+  /** Of ranks that are processes; null: all of them are here. */
+  private final @Nullable Comm world;
+
   private final long solveBytes;
   private final long residentBytes;
 
@@ -42,8 +55,13 @@ public final class RankParts implements AutoCloseable {
     T run(ConjugateGradients rank);
   }
 
-  private RankParts(Fairlead fairlead, List<RankPart> parts, Map<Device, SolverKernels> kernels) {
+  private RankParts(
+      Fairlead fairlead,
+      List<RankPart> parts,
+      Map<Device, SolverKernels> kernels,
+      @Nullable Comm world) {
     this.fairlead = fairlead;
+    this.world = world;
     this.parts = parts;
     this.kernels = kernels;
     this.solveBytes = parts.stream().mapToLong(Workspace::bytes).sum();
@@ -52,17 +70,31 @@ public final class RankParts implements AutoCloseable {
 
   /** Puts every rank's part on its device. Waits for the uploads to be enqueued. */
   public static RankParts make(Fairlead fairlead, Distribution distribution, int ranks) {
+    return make(fairlead, distribution, IntStream.range(0, ranks).boxed().toList(), null);
+  }
+
+  /** Puts this process's part on its device; as each rank of {@code world} does with its own. */
+  public static RankParts make(Fairlead fairlead, Distribution distribution, Comm world) {
+    return make(fairlead, distribution, List.of(world.rank()), world.duplicate());
+  }
+
+  private static RankParts make(
+      Fairlead fairlead, Distribution distribution, List<Integer> ranks, @Nullable Comm world) {
     Map<Device, SolverKernels> kernels = new LinkedHashMap<>();
     try {
-      for (int rank = 0; rank < ranks; rank++) {
-        kernels.computeIfAbsent(deviceOf(fairlead, rank), SolverKernels::load);
+      for (int i = 0; i < ranks.size(); i++) {
+        kernels.computeIfAbsent(deviceOf(fairlead, i), SolverKernels::load);
       }
       List<RankPart> parts = makeParts(fairlead, distribution, ranks, kernels);
-      RankParts made = new RankParts(fairlead, parts, kernels);
+      RankParts made = new RankParts(fairlead, parts, kernels, world);
       made.requireRoom();
       return made;
     } catch (RuntimeException | Error failure) {
       kernels.values().forEach(SolverKernels::close);
+      if (world != null) {
+        world.fail(failure); // else its peers would only learn that it has closed
+        world.close();
+      }
       throw failure;
     }
   }
@@ -83,14 +115,17 @@ public final class RankParts implements AutoCloseable {
   }
 
   private static List<RankPart> makeParts(
-      Fairlead fairlead, Distribution distribution, int ranks, Map<Device, SolverKernels> kernels) {
+      Fairlead fairlead,
+      Distribution distribution,
+      List<Integer> ranks,
+      Map<Device, SolverKernels> kernels) {
     List<RankPart> made = new ArrayList<>();
     try {
-      for (int rank = 0; rank < ranks; rank++) {
-        Device device = deviceOf(fairlead, rank);
+      for (int i = 0; i < ranks.size(); i++) {
+        Device device = deviceOf(fairlead, i);
         SolverKernels ofDevice = kernels.get(device);
         if (ofDevice != null) {
-          made.add(distribution.part(rank, device, ofDevice));
+          made.add(distribution.part(ranks.get(i), device, ofDevice));
         }
       }
       return List.copyOf(made);
@@ -118,11 +153,12 @@ public final class RankParts implements AutoCloseable {
     }
   }
 
-  private static Device deviceOf(Fairlead fairlead, int rank) {
-    return fairlead.device(rank % fairlead.devices().size());
+  /** Of the {@code i}-th rank in this process. */
+  private static Device deviceOf(Fairlead fairlead, int i) {
+    return fairlead.device(i % fairlead.devices().size());
   }
 
-  /** Device memory that one run takes, all ranks together. */
+  /** Device memory that one run takes, all ranks of this process together. */
   public long solveBytes() {
     return solveBytes;
   }
@@ -137,11 +173,43 @@ public final class RankParts implements AutoCloseable {
     return parts.getFirst().levels().size();
   }
 
-  /** Solves for one right-hand side; x is replaced by the solution. Waits for all ranks. */
+  /**
+   * Solves for one right-hand side; x is replaced by the solution, all of it on each rank. Waits
+   * for all ranks.
+   *
+   * @return of the ranks in this process
+   */
   public List<Done<Outcome>> solve(double[] b, double[] x, boolean zeroGuess, Goal goal) {
-    return run(
-        fairlead.config().waitMode(),
-        rank -> rank.solve(b, x, zeroGuess, rank.isFirst() ? goal : goal.silent()));
+    List<Done<Outcome>> done =
+        run(
+            fairlead.config().waitMode(),
+            rank -> rank.solve(b, x, zeroGuess, rank.isFirst() ? goal : goal.silent()));
+    if (world != null) {
+      exchangeBlocks(world, x);
+    }
+    return done;
+  }
+
+  /** Each rank has solved for its block, and gets those of the others. */
+  private void exchangeBlocks(Comm world, double[] x) {
+    RowPartition rows = parts.getFirst().rows();
+    MemorySegment all = MemorySegment.ofArray(x);
+    List<Completion<?>> copies = new ArrayList<>();
+    for (int rank = 0; rank < world.size(); rank++) {
+      MemorySegment block = all.asSlice(8L * rows.first(rank), 8L * rows.size(rank));
+      copies.add(world.broadcast(rank, block));
+    }
+    copies.forEach(Completion::await);
+  }
+
+  /** The sum of a number over all ranks. Waits for them. */
+  public long overRanks(long number) {
+    if (world == null) {
+      return number;
+    }
+    long[] sum = {number};
+    world.allReduce(sum, ReduceOp.SUM).await();
+    return sum[0];
   }
 
   /** Runs V-cycles alone, whose waits are of that mode. Waits for all ranks. */
@@ -173,6 +241,49 @@ public final class RankParts implements AutoCloseable {
 
   /** A run is a task of its own, which holds its reservation: any thread may have asked for it. */
   private <T> List<Done<T>> run(WaitMode mode, Body<T> body) {
+    return world == null ? runHere(mode, body) : runWithPeers(world, mode, body);
+  }
+
+  /**
+   * A rank that fails takes its peers along, which would wait for its messages for ever. It does so
+   * before it gives back its pinned blocks, so that no message comes into them any more; and if it
+   * failed before it had any.
+   */
+  private <T> List<Done<T>> runWithPeers(Comm world, WaitMode mode, Body<T> body) {
+    try {
+      return runHere(
+          mode,
+          rank -> {
+            try {
+              return body.run(rank);
+            } catch (RuntimeException | Error failure) {
+              fail(world, failure);
+              throw failure;
+            }
+          });
+    } catch (RuntimeException | Error failure) {
+      fail(world, failure);
+      throw failure;
+    }
+  }
+
+  private static void fail(Comm world, Throwable failure) {
+    if (failure instanceof NotPositiveDefiniteException) {
+      awaitAll(world);
+    }
+    world.fail(failure);
+  }
+
+  /** All ranks find this in the same sum: each shall say so, and none that another one failed. */
+  private static void awaitAll(Comm world) {
+    try {
+      world.barrier().await();
+    } catch (CommException anotherFailed) {
+      // It did so first, and has said it.
+    }
+  }
+
+  private <T> List<Done<T>> runHere(WaitMode mode, Body<T> body) {
     List<Device> devices = List.copyOf(kernels.keySet());
     if (parts.size() == 1 && mode == WaitMode.BLOCKING) {
       // A wait holds a thread then, which must not be a carrier: rank tasks have their own.
@@ -207,7 +318,7 @@ public final class RankParts implements AutoCloseable {
     List<DeviceBuffer> memory = turns.allocate(this::allocate);
     try {
       return parts.size() == 1
-          ? List.of(runRank(parts.getFirst(), memory.getFirst(), null, body))
+          ? List.of(runRank(parts.getFirst(), memory.getFirst(), world, body))
           : runRanks(memory, body);
     } finally {
       memory.forEach(DeviceBuffer::close);
@@ -285,5 +396,8 @@ public final class RankParts implements AutoCloseable {
   public void close() {
     parts.forEach(RankPart::close);
     kernels.values().forEach(SolverKernels::close);
+    if (world != null) {
+      world.close();
+    }
   }
 }

@@ -1,0 +1,133 @@
+package io.fairlead.ffi.mpi;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Sees that the process of a rank on this host has ended. A message library tells nobody: its calls
+ * go on waiting. A launcher usually ends all ranks then, seconds later and without a word to them;
+ * some are told not to.
+ *
+ * <p>A process is a number and the time of its start, so that a number that is given again is not
+ * taken for it. One that has ended and that nobody asked after, a zombie, counts as ended. Only
+ * Linux tells; elsewhere nothing is seen. Ranks on other hosts are not watched.
+ *
+ * <p>Threads: whoever polls the wire.
+ */
+final class PeerWatch {
+  /** Between two looks at the same rank: what the finding of a death may take. */
+  private static final long LOOK_NANOS = 100_000_000;
+
+  private static final Path PROC = Path.of("/proc");
+
+  private final int[] ranks;
+  private final List<ProcessId> processes;
+  private final boolean[] ended;
+  private final long lookNanos;
+  private int next;
+  private long nextLook;
+
+  /**
+   * A process as others on its host know it.
+   *
+   * @param host the boot and the space of process numbers that it lives in; 0: unknown
+   * @param pid its number there
+   * @param start when it began, in the system's ticks
+   */
+  record ProcessId(long host, long pid, long start) {
+
+    /** This process; with host 0 where the system does not tell. */
+    static ProcessId current() {
+      try {
+        String boot = Files.readString(PROC.resolve("sys/kernel/random/boot_id"));
+        String space = Files.readSymbolicLink(PROC.resolve("self/ns/pid")).toString();
+        long pid = ProcessHandle.current().pid();
+        Stat stat = Stat.of(pid);
+        long host = hash(boot + space);
+        return stat == null ? new ProcessId(0, pid, 0) : new ProcessId(host, pid, stat.start);
+      } catch (IOException | UnsupportedOperationException notLinux) {
+        return new ProcessId(0, ProcessHandle.current().pid(), 0);
+      }
+    }
+
+    private static long hash(String text) {
+      long hash = 1;
+      for (int i = 0; i < text.length(); i++) {
+        hash = hash * 1_000_003 + text.charAt(i);
+      }
+      return hash == 0 ? 1 : hash;
+    }
+
+    boolean isAlive() {
+      Stat stat = Stat.of(pid);
+      return stat != null && stat.start == start && stat.state != 'Z' && stat.state != 'X';
+    }
+
+    @Override
+    public String toString() {
+      return "process " + pid;
+    }
+  }
+
+  /** What the system says of a process. */
+  private record Stat(char state, long start) {
+    /** Behind the name, which may hold anything: the state is field 3, the start field 22. */
+    private static final int START = 22 - 3;
+
+    static @Nullable Stat of(long pid) {
+      try {
+        String text = Files.readString(PROC.resolve(pid + "/stat"));
+        String[] fields = text.substring(text.lastIndexOf(')') + 2).split(" ", -1);
+        return new Stat(fields[0].charAt(0), Long.parseLong(fields[START]));
+      } catch (IOException gone) {
+        return null;
+      }
+    }
+  }
+
+  /** Watches those of {@code all}, one for each rank, that live on the host of rank {@code me}. */
+  PeerWatch(List<ProcessId> all, int me) {
+    int[] local = new int[all.size()];
+    int count = 0;
+    for (int rank = 0; rank < all.size(); rank++) {
+      if (rank != me && all.get(rank).host != 0 && all.get(rank).host == all.get(me).host) {
+        local[count++] = rank;
+      }
+    }
+    this.ranks = Arrays.copyOf(local, count);
+    this.processes = Arrays.stream(ranks).mapToObj(all::get).toList();
+    this.ended = new boolean[count];
+    this.lookNanos = LOOK_NANOS / Math.max(1, count);
+    this.nextLook = System.nanoTime() + lookNanos;
+  }
+
+  /**
+   * Looks at one rank, if it is time to.
+   *
+   * @return a rank that was found ended twice, with time between to receive what it had sent; else
+   *     -1
+   */
+  int look(long now) {
+    if (ranks.length == 0 || now - nextLook < 0) {
+      return -1;
+    }
+    nextLook = now + lookNanos;
+    int index = next;
+    next = (next + 1) % ranks.length;
+    if (processes.get(index).isAlive()) {
+      return -1;
+    }
+    boolean again = ended[index];
+    ended[index] = true;
+    return again ? ranks[index] : -1;
+  }
+
+  /** The process of a rank that {@link #look} answered. */
+  ProcessId process(int rank) {
+    return processes.get(Arrays.binarySearch(ranks, rank));
+  }
+}
