@@ -25,6 +25,7 @@ static int (*pin)(void **, size_t, unsigned);
 static int (*unpin)(void *);
 static int (*copy_up)(unsigned long long, const void *, size_t, void *);
 static int (*copy_down)(void *, unsigned long long, size_t, void *);
+static int (*fill)(unsigned long long, unsigned char, size_t, void *);
 
 static void *library, *context, *stream;
 
@@ -58,6 +59,7 @@ static void load_driver(const char *path) {
   *(void **)&unpin = find("cuMemFreeHost");
   *(void **)&copy_up = find("cuMemcpyHtoDAsync_v2");
   *(void **)&copy_down = find("cuMemcpyDtoHAsync_v2");
+  *(void **)&fill = find("cuMemsetD8Async");
 }
 
 static void check(int status, const char *what) {
@@ -72,7 +74,15 @@ static long now(void) {
   return time.tv_sec * 1000000000L + time.tv_nsec;
 }
 
-static void synchronize(void) { check(stream_synchronize(stream), "cuStreamSynchronize"); }
+static void wait_for(void *its) { check(stream_synchronize(its), "cuStreamSynchronize"); }
+
+static void synchronize(void) { wait_for(stream); }
+
+static void *new_stream(void) {
+  void *made;
+  check(stream_create(&made, NON_BLOCKING, 0), "cuStreamCreateWithPriority");
+  return made;
+}
 
 /* The pool keeps what is freed, as ours does: else each wait gives it back to the system. */
 static void keep_freed(int device) {
@@ -91,7 +101,7 @@ static int begin(const char *path) {
   check(set_flags(device, SPIN_SCHEDULING), "cuDevicePrimaryCtxSetFlags");
   check(retain(&context, device), "cuDevicePrimaryCtxRetain");
   check(set_current(context), "cuCtxSetCurrent");
-  check(stream_create(&stream, NON_BLOCKING, 0), "cuStreamCreateWithPriority");
+  stream = new_stream();
   return device;
 }
 

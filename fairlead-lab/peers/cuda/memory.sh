@@ -15,5 +15,5 @@ command -v "$compiler" > /dev/null || {
 }
 built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
-"$compiler" -std=c11 -O2 -Wall -Wextra -Werror -o "$built/memory" "$here/memory.c" -ldl
+"$compiler" -std=c11 -O2 -Wall -Wextra -Werror -o "$built/memory" "$here/memory.c" -ldl -pthread
 "$built/memory" "$@"

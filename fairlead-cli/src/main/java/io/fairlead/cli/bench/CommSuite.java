@@ -25,7 +25,7 @@ import org.jspecify.annotations.Nullable;
  * and ours are processes in turn, every other time the other way round; a ratio is that of the
  * medians of one such round, and a row gives the median of these, with the worst as p99.
  */
-final class CommSuite implements Suite {
+final class CommSuite implements PartwiseSuite {
   /** By which ranks of a launcher send. */
   private static final String MPI = "mpi";
 
@@ -185,13 +185,6 @@ final class CommSuite implements Suite {
   }
 
   @Override
-  public List<Row> run(Options options, Progress progress) throws Exception {
-    List<Row> all = new ArrayList<>();
-    run(options, progress, all::addAll);
-    return all;
-  }
-
-  @Override
   public void run(Options options, Progress progress, Consumer<List<Row>> measured)
       throws Exception {
     List<InstalledMpi> launchers = given == null ? InstalledMpi.found() : given;
@@ -200,7 +193,7 @@ final class CommSuite implements Suite {
         if (options.wantsAny(place.ids())) {
           runs.begin();
           Part part = new Part(place.what(), place.ids(), () -> place.measure().run(runs));
-          measured.accept(Part.run(List.of(part), options, progress));
+          Part.run(List.of(part), options, progress, measured);
         }
       }
     }

@@ -22,7 +22,7 @@ import org.jspecify.annotations.Nullable;
  * not end has no figure and says so; the others go on. Processes are counted in a row of their own
  * if they failed.
  */
-final class CudaSuite implements Suite {
+final class CudaSuite implements PartwiseSuite {
   static final String LIBRARY_PROPERTY = "fairlead.cuda.library";
   static final int WAITERS = 100_000;
   static final int STREAMS = 256;
@@ -207,14 +207,6 @@ final class CudaSuite implements Suite {
    *
    * @throws io.fairlead.runtime.DriverUnavailableException if there is no GPU, with the reason
    */
-  @Override
-  public List<Row> run(Options options, Progress progress) throws Exception {
-    List<Row> all = new ArrayList<>();
-    run(options, progress, all::addAll);
-    return List.copyOf(all);
-  }
-
-  /** As {@link #run(Options, Progress)}; hands over the rows of each part once it is measured. */
   @Override
   public void run(Options options, Progress progress, Consumer<List<Row>> measured)
       throws Exception {

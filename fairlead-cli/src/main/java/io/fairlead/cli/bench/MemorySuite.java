@@ -12,10 +12,11 @@ import java.io.Writer;
 import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /** What memory costs on a device: the ledger, the pool, and how much of the limit can be had. */
-final class MemorySuite implements Suite {
+final class MemorySuite implements PartwiseSuite {
   /** A request that finds no room while others hold all of it. */
   private static final Duration REFUSED_AFTER = Duration.ofSeconds(1);
 
@@ -71,12 +72,13 @@ final class MemorySuite implements Suite {
    * @throws io.fairlead.runtime.DriverUnavailableException if the device is not there
    */
   @Override
-  public List<Row> run(Options options, Progress progress) throws Exception {
+  public void run(Options options, Progress progress, Consumer<List<Row>> measured)
+      throws Exception {
     BenchDevice device = BenchDevice.of(options);
     try (Fairlead fairlead = device.open()) {
       progress.done(BenchDevice.describe(fairlead.device()));
     }
-    return Part.run(parts(device, progress), options, progress);
+    Part.run(parts(device, progress), options, progress, measured);
   }
 
   private List<Part> parts(BenchDevice device, Progress progress) {

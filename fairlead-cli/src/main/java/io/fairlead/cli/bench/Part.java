@@ -3,6 +3,7 @@ package io.fairlead.cli.bench;
 import io.fairlead.cli.Progress;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Consumer;
 
 /**
  * What a suite measures together, in this process. One that fails is told to the person who waits,
@@ -22,17 +23,18 @@ record Part(String what, List<String> ids, Measure measure) {
     return parts.stream().flatMap(part -> part.ids().stream()).toList();
   }
 
-  /** Measures what is asked for: a row for each id, in order. */
-  static List<Row> run(List<Part> parts, Suite.Options options, Progress progress)
+  /**
+   * Measures what is asked for, and hands over the rows of each part: one for each id, in order.
+   */
+  static void run(
+      List<Part> parts, Suite.Options options, Progress progress, Consumer<List<Row>> measured)
       throws Exception {
-    List<Row> rows = new ArrayList<>();
     for (Part part : parts) {
       if (options.wantsAny(part.ids())) {
         progress.done(part.what());
-        rows.addAll(part.run(options, progress));
+        measured.accept(part.run(options, progress));
       }
     }
-    return List.copyOf(rows);
   }
 
   private List<Row> run(Suite.Options options, Progress progress) throws Exception {

@@ -17,7 +17,7 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /** Buffers that leave the device and come back, beside copies that only copy. */
-final class SpillSuite implements Suite {
+final class SpillSuite implements PartwiseSuite {
   private static final double PERCENT = 100;
 
   /** Buffers of the large kind that go to the disk, and one more that stays above it. */
@@ -40,6 +40,10 @@ final class SpillSuite implements Suite {
 
   private static final int LARGE_STREAMS = 64;
   private static final long LARGE_DEVICE_BYTES = 20_000_000_000L;
+
+  /** Tables, what is scattered of them, and hash tables: more than a quarter of some machines. */
+  private static final long LARGE_HOST_BYTES = 60L << 30;
+
   private static final long LARGE_DEVICE_NEEDED = 100L << 30;
 
   private final MemoryPeer c;
@@ -85,11 +89,12 @@ final class SpillSuite implements Suite {
    * @throws io.fairlead.runtime.DriverUnavailableException if the device is not there
    */
   @Override
-  public List<Row> run(Options options, Progress progress) throws Exception {
+  public void run(Options options, Progress progress, Consumer<List<Row>> measured)
+      throws Exception {
     try (Fairlead fairlead = BenchDevice.of(options).open()) {
       progress.done(BenchDevice.describe(fairlead.device()));
     }
-    return Part.run(parts(options, progress), options, progress);
+    Part.run(parts(options, progress), options, progress, measured);
   }
 
   private List<Part> parts(Options options, Progress progress) {
@@ -115,7 +120,10 @@ final class SpillSuite implements Suite {
             "buffers on the disk",
             List.of("spill.disk.write", "spill.disk.read"),
             () -> disk(device, options.directory())),
-        new Part("a task that does not spill", List.of("spill.bystander"), () -> beside(device)),
+        new Part(
+            "a task that does not spill",
+            List.of("spill.bystander"),
+            () -> beside(device, progress)),
         new Part(
             "a join in a quarter of its memory",
             List.of("spill.join"),
@@ -216,7 +224,8 @@ final class SpillSuite implements Suite {
         share("spill.disk.read", Samples.of(ours[1]), Samples.of(raw[1]).median(), 80.0, 95.0));
   }
 
-  private static List<Row> beside(BenchDevice device) {
+  /** Beside the same done in C on a GPU: a device and a link that copies fill are slower to all. */
+  private List<Row> beside(BenchDevice device, Progress progress) throws Exception {
     int count = MemoryPeer.LARGE;
     long bytes = MemoryPeer.LARGE_BYTES;
     double[][] medians;
@@ -224,9 +233,18 @@ final class SpillSuite implements Suite {
       medians =
           new SpillProbes(fairlead, Spills::spill).bystander(count, bytes, device.quick() ? 3 : 15);
     }
-    Samples slower =
-        Samples.of(medians[1]).over(Samples.of(medians[0])).map(ratio -> PERCENT * (ratio - 1));
-    return List.of(Row.median("spill.bystander", "%", "lower", slower).bounds(5.0, 1.0));
+    Samples slower = slower(Samples.of(medians[0]), Samples.of(medians[1]));
+    Row row = Row.median("spill.bystander", "%", "lower", slower).bounds(5.0, 1.0);
+    Map<String, Samples> known =
+        device.isCuda() ? c.samples(device.scale(), progress) : Map.<String, Samples>of();
+    Samples alone = known.get("fill.alone");
+    Samples beside = known.get("fill.beside");
+    return List.of(
+        alone == null || beside == null ? row : row.against(slower(alone, beside).median()));
+  }
+
+  private static Samples slower(Samples alone, Samples beside) {
+    return beside.over(alone).map(ratio -> PERCENT * (ratio - 1));
   }
 
   // --- the workload -----------------------------------------------------------------------------
@@ -235,7 +253,12 @@ final class SpillSuite implements Suite {
     int rows = device.isCuda() ? GPU_ROWS : HOST_ROWS;
     JoinTrial trial =
         new JoinTrial(
-            device.quick() ? rows / 10 : rows, JOIN_TASKS, JOIN_TASKS, device.driver(), progress);
+            device.quick() ? rows / 10 : rows,
+            JOIN_TASKS,
+            JOIN_TASKS,
+            device.driver(),
+            null,
+            progress);
     int rounds = device.quick() ? 2 : 7;
     double[] inCore = new double[rounds];
     double[] spilling = new double[rounds];
@@ -256,7 +279,8 @@ final class SpillSuite implements Suite {
           Row.missing("spill.join.h200", why), Row.missing("spill.join.h200.driver", why));
     }
     JoinTrial trial =
-        new JoinTrial(LARGE_ROWS, LARGE_STREAMS, LARGE_STREAMS, device.driver(), progress);
+        new JoinTrial(
+            LARGE_ROWS, LARGE_STREAMS, LARGE_STREAMS, device.driver(), LARGE_HOST_BYTES, progress);
     JoinTrial.Result inCore = trial.inCore();
     List<Row> rows = new ArrayList<>();
     Map<String, MemoryPool> pools = new LinkedHashMap<>();

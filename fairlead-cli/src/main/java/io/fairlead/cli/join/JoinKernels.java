@@ -62,6 +62,8 @@ final class JoinKernels implements AutoCloseable {
   private static final String NAME = "fairlead-join";
 
   private final KernelModule module;
+  private static final ModuleImage JAVA = new ModuleImage.Java(JavaJoinKernels.ALL);
+
   private final boolean isJava;
 
   /** {@code (rows, n, words, bits, inOut counts)}: adds how many rows each partition gets. */
@@ -95,10 +97,14 @@ final class JoinKernels implements AutoCloseable {
 
   /** Loads them. Blocks its task while the driver loads the module. */
   static JoinKernels load(Device device) {
-    ModuleImage java = new ModuleImage.Java(JavaJoinKernels.ALL);
-    boolean isJava = device.context().driver().accepts(java);
-    List<ModuleImage> images = isJava ? List.of(java) : CudaJoinKernels.images();
+    boolean isJava = runInJava(device);
+    List<ModuleImage> images = isJava ? List.of(JAVA) : CudaJoinKernels.images();
     return new JoinKernels(device.load(new ModuleSource(NAME, images)), isJava);
+  }
+
+  /** Whether this device runs kernels that are Java methods: it is the embedded one. */
+  static boolean runInJava(Device device) {
+    return device.context().driver().accepts(JAVA);
   }
 
   /** In which form they were loaded: {@code prebuilt machine code}. */

@@ -40,7 +40,10 @@ record JoinPlan(int partitionBits, long chunkBytes, long pieceBytes, int tasks) 
   private static final int TASKS_AT_ONCE_MAX = 16;
 
   /** What a copy from a chunk to a partition moves should cost more than to ask for it. */
-  private static final long COPY_BYTES_MIN = 4L << 10;
+  static final long COPY_BYTES_MIN_OF_HOST = 4L << 10;
+
+  /** A GPU copies a hundred times as fast, and is asked no faster. */
+  static final long COPY_BYTES_MIN_OF_GPU = 64L << 10;
 
   /** A table has three entries for two rows, so that probes stay short. */
   private static final long TABLE_ROWS = 2;
@@ -50,18 +53,29 @@ record JoinPlan(int partitionBits, long chunkBytes, long pieceBytes, int tasks) 
   /** So that tables of no or one row are no special case. */
   private static final long CAPACITY_MIN = 16;
 
+  /** As the next one, for the embedded device. */
+  static JoinPlan of(Table left, Table right, long deviceBytes, int tasks, int bits) {
+    return of(left, right, deviceBytes, tasks, bits, COPY_BYTES_MIN_OF_HOST);
+  }
+
   /**
    * A plan for these tables.
    *
    * @param deviceBytes the memory there is
    * @param bits the partitions that were asked for; negative for as many as are good
+   * @param copyBytesMin what a copy from a chunk to a partition should move at least
    */
-  static JoinPlan of(Table left, Table right, long deviceBytes, int tasks, int bits) {
+  static JoinPlan of(
+      Table left, Table right, long deviceBytes, int tasks, int bits, long copyBytesMin) {
     int most = Math.clamp(tasks, 1, TASKS_AT_ONCE_MAX);
+    JoinPlan all = cut(left, right, deviceBytes, most, bits).withTasks(tasks);
+    if (all.isWorthWhile(left, right, deviceBytes, copyBytesMin)) {
+      return all;
+    }
     for (int atOnce = most; atOnce > 1; atOnce--) {
       JoinPlan plan = cut(left, right, deviceBytes, atOnce, bits);
-      if (plan.isWorthWhile(left, right, deviceBytes)) {
-        return atOnce == most ? plan.withTasks(tasks) : plan;
+      if (plan.isWorthWhile(left, right, deviceBytes, copyBytesMin)) {
+        return plan;
       }
     }
     return cut(left, right, deviceBytes, 1, bits);
@@ -77,11 +91,11 @@ record JoinPlan(int partitionBits, long chunkBytes, long pieceBytes, int tasks) 
   }
 
   /** Whether so many tasks have room for what they work on at once, and copies of some size. */
-  private boolean isWorthWhile(Table left, Table right, long deviceBytes) {
+  private boolean isWorthWhile(Table left, Table right, long deviceBytes, long copyBytesMin) {
     long room = deviceBytes / 4 * 3;
     boolean fits = scatteredBytes() <= room && joinedBytes(left, right) <= room;
     // two in any case: one goes on while the other waits for what it needs to come back
-    boolean copiesAreLarge = tasks <= 2 || chunkBytes >> partitionBits >= COPY_BYTES_MIN;
+    boolean copiesAreLarge = tasks <= 2 || chunkBytes >> partitionBits >= copyBytesMin;
     return (fits && copiesAreLarge) || inCoreBytes(left, right) <= deviceBytes;
   }
 

@@ -145,7 +145,7 @@ final class JoinRun {
     try (Fairlead fairlead = open(config)) {
       long limit = fairlead.device().memory().limit();
       JoinPlan plan =
-          JoinPlan.of(input.left(), input.right(), limit, request.tasks(), request.partitionBits())
+          plan(input, fairlead.device(), request.partitionBits())
               .leavingBy(config.memory().spill().hostBytesMax());
       progress.done(
           String.format(
@@ -160,6 +160,18 @@ final class JoinRun {
               Bytes.text(plan.pieceBytes())));
       return join(input, fairlead, plan, keeps);
     }
+  }
+
+  private JoinPlan plan(JoinInput input, Device device, int partitionBits) {
+    return JoinPlan.of(
+        input.left(),
+        input.right(),
+        device.memory().limit(),
+        request.tasks(),
+        partitionBits,
+        JoinKernels.runInJava(device)
+            ? JoinPlan.COPY_BYTES_MIN_OF_HOST
+            : JoinPlan.COPY_BYTES_MIN_OF_GPU);
   }
 
   private Joined join(JoinInput input, Fairlead fairlead, JoinPlan plan, boolean keeps) {
@@ -216,7 +228,7 @@ final class JoinRun {
   private String checkInCore(JoinInput input, Groups found) {
     try (Fairlead fairlead = open(inCore())) {
       long limit = fairlead.device().memory().limit();
-      JoinPlan plan = JoinPlan.of(input.left(), input.right(), limit, request.tasks(), -1);
+      JoinPlan plan = plan(input, fairlead.device(), -1);
       long needed = plan.inCoreBytes(input.left(), input.right());
       if (needed > limit) {
         return "not done, it needs " + Bytes.text(needed) + " of device memory";

@@ -22,10 +22,18 @@ public final class JoinTrial {
    * @param tasks that join at once
    * @param streams that they share
    * @param device host or cuda
+   * @param hostBytes of pinned memory for what leaves the device; null for as many as are set
    */
-  public JoinTrial(int rows, int tasks, int streams, String device, Progress progress) {
+  public JoinTrial(
+      int rows,
+      int tasks,
+      int streams,
+      String device,
+      @Nullable Long hostBytes,
+      Progress progress) {
     this.request =
-        new JoinRequest(null, rows, 0, 1, tasks, streams, 0, device, null, null, null, false, null);
+        new JoinRequest(
+            null, rows, 0, 1, tasks, streams, 0, device, null, hostBytes, null, false, null);
     this.progress = progress;
     this.input = JoinInput.of(request, progress);
   }

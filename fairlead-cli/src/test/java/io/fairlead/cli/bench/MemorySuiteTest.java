@@ -14,6 +14,7 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CountDownLatch;
@@ -189,11 +190,14 @@ class MemorySuiteTest {
             List.of("a.good", "a.none"),
             () -> List.of(Row.exact("a.good", "ns", "lower", 1)));
     StringWriter said = new StringWriter();
-    List<Row> rows =
-        Part.run(
-            List.of(bad, good),
-            new Suite.Options(true, 64),
-            Progress.to(new PrintWriter(said, true), false));
+    List<List<Row>> handedOver = new ArrayList<>();
+    Part.run(
+        List.of(bad, good),
+        new Suite.Options(true, 64),
+        Progress.to(new PrintWriter(said, true), false),
+        handedOver::add);
+    assertThat(handedOver).hasSize(2); // a run that is cut has given what it had
+    List<Row> rows = handedOver.stream().flatMap(List::stream).toList();
     assertThat(rows.stream().map(Row::id)).containsExactly("a.bad", "a.good", "a.none");
     assertThat(rows.stream().map(Row::missing).filter(Objects::nonNull))
         .containsExactly("failed", "not measured");
