@@ -119,7 +119,9 @@ abstract class MemoryPoolContract {
       assertThat(scope.join()).hasSize(TASKS).containsOnly(ROUNDS);
     }
     device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    while (device.memory().inUse() > 0) {
+      Thread.onSpinWait(); // whoever has seen the last free reached is about to count it
+    }
     assertThat(device.memory().peak()).isLessThanOrEqualTo(LIMIT);
     device.trim().await();
     assertThat(device.memory().cached()).isZero();

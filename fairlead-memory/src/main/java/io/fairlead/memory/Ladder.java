@@ -277,8 +277,12 @@ final class Ladder {
       return request == null ? List.of() : request.paid;
     }
 
-    /** Whether it was still waiting, so that the verdict is its end. */
-    boolean fail(Verdict verdict, @Nullable Try attempt) {
+    /**
+     * Whether it was still waiting, so that the verdict is its end.
+     *
+     * @param counts run before it is told: who has heard of it finds it counted
+     */
+    boolean fail(Verdict verdict, @Nullable Try attempt, Runnable counts) {
       Completion.Source<Boolean> source;
       if (request != null) {
         if (!ladder.budget.withdraw(request)) {
@@ -291,6 +295,7 @@ final class Ladder {
         }
         source = turn.source;
       }
+      counts.run();
       if (attempt != null) {
         attempt.rollBack(verdict);
       }
@@ -860,14 +865,14 @@ final class Ladder {
             alone ? "all that is in its way is its own" : why(level, attempt.account.task),
             graph);
     boolean isNeedless = waits.ladder.couldGrant(attempt, firstInTheWay(waits, rest));
-    if (!waits.fail(verdict, attempt)) {
+    LongAdder kinds = alone ? waits.ladder.splits : waits.ladder.rollbacks;
+    if (!waits.fail(verdict, attempt, () -> waits.ladder.count(kinds, isNeedless))) {
       return; // it was granted just now
     }
-    waits.ladder.count(alone ? waits.ladder.splits : waits.ladder.rollbacks, isNeedless);
     // whoever else waits in it has to unwind, too
     for (Blocked each : rest) {
       if (each != waits && attempt.isAround(each.account.attempt)) {
-        each.fail(verdict, null);
+        each.fail(verdict, null, () -> {});
       }
     }
   }
@@ -915,8 +920,8 @@ final class Ladder {
             .thenComparing(each -> each.account.taskId, Comparator.reverseOrder()));
     for (Blocked each : order) {
       String why = why(level, each.account.task);
-      if (each.fail(new Verdict(Verdict.Kind.FAIL, each.bytes(), 0, 0, why, graph), null)) {
-        each.ladder.failures.increment();
+      Verdict verdict = new Verdict(Verdict.Kind.FAIL, each.bytes(), 0, 0, why, graph);
+      if (each.fail(verdict, null, each.ladder.failures::increment)) {
         return;
       }
     }

@@ -122,8 +122,7 @@ class ArenaPoolTest {
       }
       ((ArenaPool) device.pool()).check();
       live.forEach(DeviceBuffer::close);
-      device.context().reached().await();
-      assertThat(device.memory().inUse()).isZero();
+      world.awaitNothingInUse();
       try (DeviceBuffer all = device.allocate(LIMIT)) {
         assertThat(all.bytes()).as("seed %d", seed).isEqualTo(LIMIT);
       }

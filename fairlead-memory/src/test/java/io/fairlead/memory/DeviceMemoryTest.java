@@ -237,8 +237,7 @@ class DeviceMemoryTest {
     }
     held.close();
     device.allocate(LIMIT).close();
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
     assertThat(device.memory().reserved()).isZero();
   }
 
@@ -376,8 +375,7 @@ class DeviceMemoryTest {
           }
           return null;
         });
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
     assertThat(device.memory().reserved()).isZero();
   }
 

@@ -414,8 +414,7 @@ class ForeignMemoryTest {
       go.countDown();
       caller.join();
       assertThat(failed).hasValue(null);
-      world.device.context().reached().await();
-      assertThat(world.device.memory().inUse()).as("freed").isZero();
+      world.awaitNothingInUse();
     }
   }
 

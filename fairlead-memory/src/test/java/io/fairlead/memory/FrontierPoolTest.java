@@ -260,8 +260,7 @@ class FrontierPoolTest {
         buffers.forEach(DeviceBuffer::close);
       }
     }
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
     assertThat(device.memory().cached()).isPositive().isEqualTo(driverUses());
   }
 
@@ -400,8 +399,7 @@ class FrontierPoolTest {
     DeviceBuffer large = device.allocate(2 * BYTES);
     HostFaults.of(world.driver).failCall(DriverCall.FREE_ASYNC, 1, DriverException.INVALID_VALUE);
     large.close();
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
     device.trim().await();
     assertThat(driverUses()).isZero();
   }
@@ -578,8 +576,7 @@ class FrontierPoolTest {
       }
       assertThat(scope.join()).hasSize(forks.size()).containsOnly(true);
     }
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
     assertThat(device.memory().reused()).isPositive();
     assertThat(device.memory().cached()).isEqualTo(driverUses());
   }
@@ -631,8 +628,7 @@ class FrontierPoolTest {
       }
       assertThat(scope.join()).hasSize(8).containsOnly(true);
     }
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
     assertThat(device.memory().cached()).isEqualTo(driverUses());
     device.trim().await();
     assertThat(device.memory().cached()).isZero();

@@ -58,12 +58,10 @@ class OomTest {
   void nothingIsLeft() {
     Ladder.graceNanos = graceBefore;
     world.awaitRetired(); // the owner destroys graphs, and frees for who was cancelled
-    device.context().reached().await();
+    world.awaitNothingInUse();
     device.trim().await();
-    MemoryStats stats = device.memory();
-    assertThat(stats.inUse()).isZero();
-    assertThat(stats.reserved()).isZero();
-    assertThat(device.budget().hasWaiting()).isFalse();
+    assertThat(device.memory().reserved()).as("reserved").isZero();
+    assertThat(device.budget().hasWaiting()).as("somebody waits").isFalse();
     world.close();
   }
 
@@ -484,8 +482,8 @@ class OomTest {
       end.run();
       assertThat(scope.join()).containsExactly(60L * KIB, 60L * KIB);
     }
-    assertThat(device.memory().waits().rollbacks()).isZero();
-    assertThat(device.memory().waits().splits()).isZero();
+    assertThat(device.memory().waits().rollbacks()).as("rollbacks").isZero();
+    assertThat(device.memory().waits().splits()).as("splits").isZero();
   }
 
   private void awaitWaiting(int requests) {
@@ -508,7 +506,7 @@ class OomTest {
         .containsExactly(80L * KIB, 80L * KIB);
     assertThat(runsOfOne).hasValue(1);
     assertThat(runsOfTwo).hasValue(2);
-    assertThat(device.memory().waits().rollbacks()).isEqualTo(1);
+    assertThat(device.memory().waits().rollbacks()).as("rollbacks").isEqualTo(1);
   }
 
   @Test
@@ -613,7 +611,7 @@ class OomTest {
                     size -> leaseHalfAndWantHalf(size) > 0 ? size : -1));
 
     assertThat(parts).containsExactly(75, 75);
-    assertThat(device.memory().waits().splits()).isEqualTo(1);
+    assertThat(device.memory().waits().splits()).as("splits").isEqualTo(1);
   }
 
   @Test
@@ -863,7 +861,7 @@ class OomTest {
         for (int i = 0; i < 5; i++) {
           Ladder.awaitLook();
         }
-        assertThat(slow.memory().waits().rollbacks()).isZero();
+        assertThat(slow.memory().waits().rollbacks()).as("rollbacks").isZero();
         while (tries.state() == Fork.State.RUNNING) {
           stepped.stepper().completeAll();
         }

@@ -93,10 +93,7 @@ class PackingHazardTest {
         }
       }
       all.forEach(DeviceBuffer::close);
-      device.context().reached().await();
-      device.spiller().awaitLook();
-      assertThat(device.memory().inUse()).isZero();
-      assertThat(device.memory().onHost()).isZero();
+      world.awaitNothingLeft();
     }
   }
 

@@ -288,13 +288,11 @@ class PoolContractTest {
         if (kind.config().pool() == MemoryPool.ARENA) {
           // it moves nothing: of pieces that are seen to end one by one it may take one half so
           // that no other half lies side by side
-          device.context().reached().await();
-          assertThat(device.memory().inUse()).isZero();
+          world.awaitNothingInUse();
         }
       }
     }
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
     assertThat(device.memory().cached()).isEqualTo(driverUses());
   }
 
@@ -346,8 +344,7 @@ class PoolContractTest {
       }
       assertThat(scope.join()).hasSize(forks.size()).containsOnly(true);
     }
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
   }
 
   private static boolean usesManyBuffers(Device device, byte value) {

@@ -38,8 +38,7 @@ class PoolWrappingTest {
           .hasMessage(
               "request 3 for memory of device 0, for 4.0 KiB (4096 bytes), fails on purpose:"
                   + " fairlead.memory.fail is 3");
-      device.context().reached().await();
-      assertThat(device.memory().inUse()).isZero();
+      world.awaitNothingInUse();
       device.allocate(BYTES).close();
     }
   }

@@ -47,8 +47,7 @@ class RefusedBlockTest {
   @AfterEach
   void close() {
     world.awaitRetired(); // who was cancelled leaves it to the owner to free what he had
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
     world.close();
   }
 
@@ -83,8 +82,8 @@ class RefusedBlockTest {
       assertThat(scope.join()).containsExactly(30L * KIB, 30L * KIB);
     }
     MemoryStats.Waits waits = device.memory().waits();
-    assertThat(waits.rollbacks()).isEqualTo(1);
-    assertThat(waits.needless()).isZero();
+    assertThat(waits.rollbacks()).as("rollbacks").isEqualTo(1);
+    assertThat(waits.needless()).as("needless").isZero();
   }
 
   private long second(CountDownLatch holds) {
@@ -169,7 +168,7 @@ class RefusedBlockTest {
       pieces.forEach(DeviceBuffer::close);
     }
     assertThat(runs).as("runs of the try").hasValueGreaterThan(1);
-    assertThat(device.memory().waits().failures()).isZero();
+    assertThat(device.memory().waits().failures()).as("failures").isZero();
   }
 
   @Test
@@ -236,8 +235,8 @@ class RefusedBlockTest {
     assertThat(older).as("runs of the older").hasValue(1);
     assertThat(younger).as("runs of the younger").hasValueGreaterThan(1);
     MemoryStats.Waits waits = device.memory().waits();
-    assertThat(waits.failures()).isZero();
-    assertThat(waits.splits()).isZero();
+    assertThat(waits.failures()).as("failures").isZero();
+    assertThat(waits.splits()).as("splits").isZero();
   }
 
   @Test

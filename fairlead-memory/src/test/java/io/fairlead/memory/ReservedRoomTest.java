@@ -46,13 +46,9 @@ class ReservedRoomTest {
   void nothingIsLeft() {
     Spiller.reserveGraceNanos = graceBefore;
     if (device != null) {
-      device.context().reached().await();
-      device.spiller().awaitLook();
-      MemoryStats stats = device.memory();
-      assertThat(stats.inUse()).isZero();
-      assertThat(stats.reserved()).isZero();
-      assertThat(stats.onHost()).isZero();
-      assertThat(device.budget().hasWaiting()).isFalse();
+      world.awaitNothingLeft();
+      assertThat(device.memory().reserved()).as("reserved").isZero();
+      assertThat(device.budget().hasWaiting()).as("somebody waits").isFalse();
       world.close();
     }
   }
@@ -246,7 +242,7 @@ class ReservedRoomTest {
       assertThat(scope.join()).hasSize(2);
     }
     assertThat(shared.toBytes()).containsOnly(4);
-    assertThat(device.memory().waits().rollbacks()).isZero();
+    assertThat(device.memory().waits().rollbacks()).as("rollbacks").isZero();
     shared.close();
   }
 

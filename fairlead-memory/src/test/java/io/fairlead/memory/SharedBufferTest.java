@@ -116,8 +116,7 @@ class SharedBufferTest {
       }
       scope.join();
     }
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
     assertThat(refused.get()).isBetween(0, TASKS);
   }
 }

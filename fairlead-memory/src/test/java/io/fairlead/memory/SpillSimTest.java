@@ -118,15 +118,12 @@ class SpillSimTest {
       }
       assertThat(scope.join()).hasSize(TASKS);
     }
-    device.context().reached().await();
-    device.spiller().awaitLook();
+    world.awaitNothingLeft();
     device.trim().await();
     MemoryStats stats = device.memory();
-    assertThat(stats.spills()).as("seed %d", seed).isGreaterThan(BUFFERS * TASKS / 2);
-    assertThat(stats.returns()).as("seed %d", seed).isPositive();
-    assertThat(stats.inUse()).as("seed %d", seed).isZero();
-    assertThat(stats.onHost()).as("seed %d", seed).isZero();
-    assertThat(stats.peak()).as("seed %d", seed).isBetween(LIMIT / 2, LIMIT);
+    assertThat(stats.spills()).as("spills, seed %d", seed).isGreaterThan(BUFFERS * TASKS / 2);
+    assertThat(stats.returns()).as("returns, seed %d", seed).isPositive();
+    assertThat(stats.peak()).as("peak, seed %d", seed).isBetween(LIMIT / 2, LIMIT);
     assertThat(device.budget().hasWaiting()).isFalse();
   }
 

@@ -192,9 +192,7 @@ class SpillTest {
     assertContents(buffers);
     assertThat(device.memory().spills()).isGreaterThanOrEqualTo(9);
     buffers.forEach(DeviceBuffer::close);
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
-    assertThat(device.memory().onHost()).isZero();
+    world.awaitNothingLeft();
   }
 
   @Test
@@ -223,8 +221,7 @@ class SpillTest {
     assertThat(frees.done).as("both have left, once").hasValue(2);
     assertContents(buffers);
     buffers.forEach(DeviceBuffer::close);
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
   }
 
   /** Ends by the test's timeout if it never comes to that. */
@@ -356,10 +353,9 @@ class SpillTest {
       assertThat(buffers.get(i).toBytes()).containsOnly(i);
       buffers.get(i).close();
     }
-    device.context().reached().await();
-    assertThat(device.memory().spills()).isPositive();
-    assertThat(device.memory().inUse()).isZero();
-    assertThat(device.budget().hasWaiting()).isFalse();
+    world.awaitNothingInUse();
+    assertThat(device.memory().spills()).as("spills").isPositive();
+    assertThat(device.budget().hasWaiting()).as("somebody waits").isFalse();
   }
 
   @ParameterizedTest
@@ -690,8 +686,7 @@ class SpillTest {
     assertThat(buffers.stream().map(DeviceBuffer::tier)).containsOnly(Tier.DEVICE);
     assertContents(buffers);
     buffers.forEach(DeviceBuffer::close);
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
   }
 
   @Test
@@ -710,8 +705,7 @@ class SpillTest {
     assertThat(second.toBytes()).containsOnly(2);
     lost.close();
     second.close();
-    device.context().reached().await();
-    assertThat(device.memory().inUse()).isZero();
+    world.awaitNothingInUse();
   }
 
   private static void damage(Path directory) throws IOException {

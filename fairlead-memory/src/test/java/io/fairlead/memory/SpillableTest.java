@@ -60,8 +60,7 @@ class SpillableTest {
     Spillables.patienceNanos = patienceBefore;
     Ladder.graceNanos = graceBefore;
     if (world != null) {
-      device.context().reached().await();
-      assertThat(device.memory().inUse()).isZero();
+      world.awaitNothingInUse();
       world.close();
     }
   }
@@ -678,8 +677,8 @@ class SpillableTest {
   void nobodyGivesWayBeforeOthersHaveAnswered() {
     Spillables.patienceNanos = Duration.ofHours(1).toNanos();
     MemoryStats.Waits waits = twoWhoWaitForACache();
-    assertThat(waits.rollbacks()).isZero();
-    assertThat(waits.failures()).isZero();
+    assertThat(waits.rollbacks()).as("rollbacks").isZero();
+    assertThat(waits.failures()).as("failures").isZero();
   }
 
   @Test

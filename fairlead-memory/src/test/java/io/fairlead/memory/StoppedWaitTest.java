@@ -63,14 +63,12 @@ class StoppedWaitTest {
   @AfterEach
   void nothingIsLeft() {
     world.awaitRetired(); // who was stopped leaves it to the owner to free what he had
-    device.context().reached().await();
+    world.awaitNothingInUse();
     device.trim().await();
-    MemoryStats stats = device.memory();
-    assertThat(stats.inUse()).isZero();
-    assertThat(stats.reserved()).isZero();
-    assertThat(turn.isTaken()).isFalse();
-    assertThat(turn.isWaitedFor()).isFalse();
-    assertThat(device.budget().hasWaiting()).isFalse();
+    assertThat(device.memory().reserved()).as("reserved").isZero();
+    assertThat(turn.isTaken()).as("the turn is taken").isFalse();
+    assertThat(turn.isWaitedFor()).as("somebody waits for the turn").isFalse();
+    assertThat(device.budget().hasWaiting()).as("somebody waits").isFalse();
     try (DeviceBuffer all = device.allocate(LIMIT)) {
       all.fill((byte) 1);
     }
