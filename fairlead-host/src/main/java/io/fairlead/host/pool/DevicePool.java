@@ -16,9 +16,11 @@ import org.jspecify.annotations.Nullable;
  *
  * Real memory comes in slabs, made when they are first needed. A slab is zeroed when it is made, as
  * {@link Arena} demands, and never again: a block holds whatever was there. Within a slab, chunks
- * split and grow together; a request takes the tightest chunk at hand ({@link FreeIndex}). If none
- * fits and the limit is reached, slabs that are wholly free are given up for one of the right size,
- * so that a limit split into small slabs still serves a large request.
+ * split and grow together; a request takes the tightest chunk at hand ({@link FreeIndex}), a small
+ * one its low end and a large one its high end, so that few long-lived small blocks do not lie
+ * between large ones. If none fits and the limit is reached, slabs that are wholly free are given
+ * up for one of the right size, so that a limit split into small slabs still serves a large
+ * request.
  *
  * <h2>Time</h2>
  *
@@ -40,6 +42,9 @@ public final class DevicePool {
    * take a good part of a small job's time.
    */
   private static final long SLAB_BYTES_FIRST = 16L << 20;
+
+  /** Granules of what lies at the low end of its chunk: 64 KiB, as traces that fill it say. */
+  private static final long LOW_MAX = (64L << 10) >>> Slab.GRANULE_BITS;
 
   private final long limit;
   private final AtomicLong nextAddress;
@@ -120,10 +125,22 @@ public final class DevicePool {
       return chunk;
     }
     chunk = free.take(granules);
-    if (chunk != null && chunk.granules > granules) {
-      free.insert(chunk.split(granules));
+    return chunk == null ? null : cut(chunk, granules);
+  }
+
+  /** From a chunk that nobody has any more; the rest of it is everybody's. */
+  private Chunk cut(Chunk chunk, long granules) {
+    long rest = chunk.granules - granules;
+    if (rest == 0) {
+      return chunk;
     }
-    return chunk;
+    if (granules <= LOW_MAX) {
+      free.insert(chunk.split(granules));
+      return chunk;
+    }
+    Chunk high = chunk.split(rest);
+    free.insert(chunk);
+    return high;
   }
 
   /** The stream reuses what it freed; what it does not need stays pending. */
@@ -198,11 +215,7 @@ public final class DevicePool {
         return null;
       }
       publish(slab);
-      Chunk chunk = slab.first;
-      if (chunk.granules > granules) {
-        free.insert(chunk.split(granules));
-      }
-      return use(chunk, bytes);
+      return use(cut(slab.first, granules), bytes);
     } finally {
       lock.unlock();
     }

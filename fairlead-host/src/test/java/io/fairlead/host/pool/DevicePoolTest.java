@@ -63,6 +63,27 @@ class DevicePoolTest {
     assertThat(List.of(wall1, wall2)).doesNotContainNull();
   }
 
+  /** Else each of the small ones, for as long as it lives, keeps two large pieces apart. */
+  @Test
+  void smallBlocksGatherAwayFromLargeOnes() {
+    long limit = 4 * MIB;
+    DevicePool inOneSlab = new DevicePool(limit, addresses);
+    Block all = inOneSlab.allocate(a, limit);
+    inOneSlab.free(a, all);
+    inOneSlab.freeRan(all);
+    List<Block> large = new ArrayList<>();
+    for (int i = 0; i < 16; i++) {
+      assertThat(inOneSlab.allocate(a, 256)).isNotNull();
+      large.add(inOneSlab.allocate(a, 128 << 10));
+    }
+    for (Block each : large) {
+      inOneSlab.free(a, each);
+      inOneSlab.freeRan(each);
+    }
+    assertThat(inOneSlab.allocate(a, limit - 16 * 256)).as("in one piece").isNotNull();
+    inOneSlab.close();
+  }
+
   @Test
   void neighboursGrowTogether() {
     List<Block> blocks = new ArrayList<>();
