@@ -7,20 +7,20 @@ import io.fairlead.task.Collected;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Retired;
 import java.lang.foreign.MemorySegment;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A pool of page-locked host memory, for copies that run while nobody waits. Pinning costs about a
- * millisecond per mebibyte, so blocks are kept: in classes of powers of two, and within a limit.
+ * A pool of page-locked host memory, for copies that run while nobody waits. Pinning costs up to a
+ * millisecond per mebibyte, so what was pinned is kept, within a limit. It is pinned in regions,
+ * the larger the more there is, and lent in blocks of powers of two: a free block is halved for
+ * smaller ones, and put together with its other half for larger ones, before more is pinned.
  *
  * <h2>A block's life</h2>
  *
@@ -29,13 +29,17 @@ import org.jspecify.annotations.Nullable;
  * LENT    → FREE      close, if all uses that were told have ended
  * LENT    → PENDING   close before that
  * PENDING → LENT      take, once the mark is reached
- * FREE    → gone      evicted for a block of another size, or the context closes
+ * FREE    → gone      a whole region is evicted for another one, or the context closes
  * LENT    → PENDING   found by the collector: reported, lent again once all work so far has ended
  * </pre>
  *
- * <p>Lock order: the pool's lock is a leaf, held for a few list operations and memory reads, never
- * while waiting or calling the driver. Every field below it is guarded by it. The cleaner does not
- * take it.
+ * <p>Small blocks and large ones have regions of their own while there is room for these: a small
+ * one that stays would keep a large region in pieces.
+ *
+ * <p>Lock order: the pool's lock is a leaf, held for a few list operations and memory reads (and a
+ * look at all that is free, before more is pinned or somebody waits), never while waiting or
+ * calling the driver. Every field below it is guarded by it, and so are {@link SlotLists} and the
+ * tree of {@link PinnedPiece}. The cleaner does not take it.
  *
  * <p>Any thread.
  */
@@ -43,24 +47,33 @@ public final class HostBlocks {
   /** A page; smaller requests would not be cheaper. */
   private static final int CLASS_MIN = 12;
 
-  private static final int CLASSES = 64;
+  /** There, pinning has its best speed for each byte, and takes some 20 ms. */
+  private static final int REGION_CLASS_MAX = 26;
+
+  /** Blocks below that are small. */
+  private static final int LARGE_CLASS = 18;
+
+  private static final int SMALL_REGION_CLASS_MAX = 21;
+
+  /** A region that is larger than its block is no more than such a part of all that is pinned. */
+  private static final long PART_OF_HELD = 2;
+
+  /** … and of the limit. */
+  private static final long PART_OF_LIMIT = 16;
 
   private final DeviceContext context;
   private final long bytesMax;
   private final BriefLock lock = new BriefLock();
-  private final List<ArrayDeque<Slot>> free = new ArrayList<>(CLASSES);
-  private final List<ArrayDeque<Slot>> pending = new ArrayList<>(CLASSES);
-  private final Set<Pinned> all = new HashSet<>();
+  private final SlotLists small = new SlotLists();
+  private final SlotLists large = new SlotLists();
+
+  private final Set<PinnedPiece> regions = new HashSet<>();
   private final List<Completion.Source<Boolean>> waiting = new ArrayList<>();
   private long held;
 
   HostBlocks(DeviceContext context, long bytesMax) {
     this.context = context;
     this.bytesMax = bytesMax;
-    for (int i = 0; i < CLASSES; i++) {
-      free.add(new ArrayDeque<>());
-      pending.add(new ArrayDeque<>());
-    }
   }
 
   /**
@@ -80,14 +93,14 @@ public final class HostBlocks {
         return search.found.lend(bytes, takenAt);
       }
       if (search.allocate) {
-        return allocate(sizeClass).lend(bytes, takenAt);
+        return allocate(sizeClass, search).lend(bytes, takenAt);
       }
       awaitChange(search);
     }
   }
 
   private void evict(Search search) {
-    for (Pinned victim : search.evicted) {
+    for (PinnedPiece victim : search.evicted) {
       context.owner().retire(new Free(victim));
     }
   }
@@ -119,7 +132,7 @@ public final class HostBlocks {
       askFor(search.oldestPending);
       return null;
     }
-    Slot slot = search.found != null ? search.found : allocate(sizeClass);
+    Slot slot = search.found != null ? search.found : allocate(sizeClass, search);
     return slot.lend(bytes, user == null ? CallSite.here() : user);
   }
 
@@ -178,9 +191,13 @@ public final class HostBlocks {
 
   /** What one look under the lock found: a block, room for one, or whom to wait for. */
   private static final class Search {
-    final List<Pinned> evicted = new ArrayList<>(0);
+    final List<PinnedPiece> evicted = new ArrayList<>(0);
     @Nullable Slot found;
     boolean allocate;
+
+    /** Of the region to pin, which is counted already. */
+    int regionClass;
+
     final List<Mark> oldestPending = new ArrayList<>(0);
     Completion.@Nullable Source<Boolean> change;
   }
@@ -190,13 +207,9 @@ public final class HostBlocks {
     lock.lock();
     try {
       context.requireOpen("take a host block");
-      search.found = reuse(sizeClass);
+      search.found = lists(sizeClass).find(sizeClass);
       if (search.found == null) {
-        search.allocate = makeRoom(1L << sizeClass, search.evicted);
-        if (!search.allocate && freeReached()) {
-          search.found = reuse(sizeClass);
-          search.allocate = search.found == null && makeRoom(1L << sizeClass, search.evicted);
-        }
+        makeRoom(sizeClass, search);
         if (search.found == null && !search.allocate) {
           search.oldestPending.addAll(oldestPending());
           search.change = Completion.source();
@@ -209,88 +222,103 @@ public final class HostBlocks {
     }
   }
 
-  private @Nullable Slot reuse(int sizeClass) {
-    Slot slot = free.get(sizeClass).pollLast(); // the one used last is warmest
-    if (slot != null) {
-      return slot;
-    }
-    Slot oldest = pending.get(sizeClass).peek();
-    return oldest != null && oldest.isReached() ? pending.get(sizeClass).poll() : null;
-  }
-
-  /** Reserves room for a new block, at the cost of free blocks of other sizes if need be. */
-  private boolean makeRoom(long bytes, List<Pinned> evicted) {
-    for (int each = CLASSES - 1; each >= CLASS_MIN && held + bytes > bytesMax; each--) {
-      for (Slot slot = reuse(each); slot != null; slot = reuse(each)) {
-        held -= slot.pinned.memory.byteSize();
-        all.remove(slot.pinned);
-        evicted.add(slot.pinned);
-        if (held + bytes <= bytesMax) {
-          break;
-        }
-      }
-    }
-    if (held + bytes > bytesMax) {
-      return false; // what was evicted makes room for whoever comes next
-    }
-    held += bytes;
-    return true;
+  private SlotLists lists(int sizeClass) {
+    return sizeClass < LARGE_CLASS ? small : large;
   }
 
   /**
-   * Looks behind the oldest too: streams are not equally fast, and one that is held up must not
-   * keep the blocks of the others. Only before somebody would wait, since it looks at all.
+   * Reserves room for a new region, at the cost of regions that nobody uses if need be. Where there
+   * is none, small blocks and large ones may be of the others' regions.
    */
-  private boolean freeReached() {
-    boolean found = false;
-    for (ArrayDeque<Slot> each : pending) {
-      for (Iterator<Slot> slots = each.iterator(); slots.hasNext(); ) {
-        Slot slot = slots.next();
-        if (slot.isReached()) {
-          slots.remove();
-          slot.after = null;
-          free.get(slot.pinned.sizeClass).add(slot);
-          found = true;
-        }
-      }
+  private void makeRoom(int sizeClass, Search search) {
+    long bytes = 1L << sizeClass;
+    if (held + bytes <= bytesMax) {
+      reserve(regionClass(sizeClass), search);
+      return;
     }
-    return found;
+    SlotLists mine = lists(sizeClass);
+    SlotLists others = mine == small ? large : small;
+    search.found = others.find(sizeClass);
+    if (search.found == null && mine.freeReached()) {
+      search.found = mine.find(sizeClass);
+    }
+    if (search.found != null) {
+      return;
+    }
+    others.freeReached();
+    evict(mine, bytes, search.evicted);
+    evict(others, bytes, search.evicted);
+    if (held + bytes <= bytesMax) {
+      reserve(sizeClass, search);
+    } // else what was evicted makes room for whoever comes next
+  }
+
+  private void reserve(int regionClass, Search search) {
+    held += 1L << regionClass;
+    search.regionClass = regionClass;
+    search.allocate = true;
+  }
+
+  private void evict(SlotLists lists, long bytes, List<PinnedPiece> evicted) {
+    for (PinnedPiece region : lists.takeRegions(held + bytes - bytesMax)) {
+      held -= region.memory.byteSize();
+      regions.remove(region);
+      evicted.add(region);
+    }
+  }
+
+  /** As large as is worth while; at least the block itself. */
+  private int regionClass(int sizeClass) {
+    int most = sizeClass < LARGE_CLASS ? SMALL_REGION_CLASS_MAX : REGION_CLASS_MAX;
+    long part = Math.min(held / PART_OF_HELD, bytesMax / PART_OF_LIMIT);
+    long bytes = Math.min(Math.min(part, bytesMax - held), 1L << most);
+    return Math.max(sizeClass, 63 - Long.numberOfLeadingZeros(Math.max(1, bytes)));
   }
 
   /** What is reached first on each stream that uses a block: one of them comes first of all. */
   private Collection<Mark> oldestPending() {
     Map<DeviceStream, Mark> oldest = new HashMap<>();
-    for (ArrayDeque<Slot> each : pending) {
-      for (Slot slot : each) {
-        Mark mark = slot.after;
-        if (mark != null) {
-          oldest.merge(mark.stream(), mark, HostBlocks::earlier);
-        }
-      }
-    }
+    small.addOldestPending(oldest);
+    large.addOldestPending(oldest);
     return oldest.values();
   }
 
-  private static Mark earlier(Mark one, Mark other) {
-    return one.sequence() <= other.sequence() ? one : other;
+  /** Pins a region; what is not lent of it is free. */
+  private Slot allocate(int sizeClass, Search search) {
+    PinnedPiece region = pin(sizeClass, search.regionClass);
+    boolean somebodyWaits;
+    Slot slot;
+    lock.lock();
+    try {
+      regions.add(region);
+      slot = lists(sizeClass).lend(new Slot(region), sizeClass);
+      somebodyWaits = region.sizeClass > sizeClass && !waiting.isEmpty();
+    } finally {
+      lock.unlock();
+    }
+    if (somebodyWaits) {
+      wakeAll();
+    }
+    return slot;
   }
 
-  private Slot allocate(int sizeClass) {
-    long bytes = 1L << sizeClass;
-    MemorySegment memory;
+  private PinnedPiece pin(int sizeClass, int regionClass) {
+    long bytes = 1L << regionClass;
     try {
-      memory =
+      MemorySegment memory =
           context.driverCall(
               DriverCall.HOST_ALLOC,
               "pin " + bytes + " bytes of host memory",
               () -> context.driver().hostAlloc(context.nativeContext(), bytes));
+      return new PinnedPiece(this, memory, regionClass, lists(sizeClass) == small);
     } catch (RuntimeException e) {
-      unreserve(bytes);
-      throw e;
+      if (regionClass == sizeClass) {
+        unreserve(bytes);
+        throw e;
+      }
     }
-    Pinned pinned = new Pinned(this, memory, sizeClass);
-    remember(pinned);
-    return new Slot(pinned);
+    unreserve(bytes - (1L << sizeClass)); // perhaps there is room for the block alone
+    return pin(sizeClass, sizeClass);
   }
 
   private void unreserve(long bytes) {
@@ -301,15 +329,6 @@ public final class HostBlocks {
       lock.unlock();
     }
     wakeAll();
-  }
-
-  private void remember(Pinned pinned) {
-    lock.lock();
-    try {
-      all.add(pinned);
-    } finally {
-      lock.unlock();
-    }
   }
 
   private void awaitChange(Search search) {
@@ -373,7 +392,12 @@ public final class HostBlocks {
     lock.lock();
     try {
       slot.after = reached ? null : after;
-      (reached ? free : pending).get(slot.pinned.sizeClass).add(slot);
+      SlotLists lists = slot.piece.isOfSmall ? small : large;
+      if (reached) {
+        lists.addFree(slot);
+      } else {
+        lists.addPending(slot);
+      }
       somebodyWaits = !waiting.isEmpty();
     } finally {
       lock.unlock();
@@ -390,62 +414,42 @@ public final class HostBlocks {
 
   /** Frees every block, lent ones too. Owner only, after all work has ended. */
   void close() {
-    List<Pinned> left;
+    List<PinnedPiece> left;
     lock.lock();
     try {
-      left = List.copyOf(all);
-      all.clear();
+      left = List.copyOf(regions);
+      regions.clear();
       held = 0;
-      free.forEach(ArrayDeque::clear);
-      pending.forEach(ArrayDeque::clear);
+      small.clear();
+      large.clear();
     } finally {
       lock.unlock();
     }
-    for (Pinned pinned : left) {
-      String takenAt = pinned.takenAt;
-      if (takenAt != null) {
-        context.reportLeak(pinned.toString(), takenAt);
-      }
-      pinned.free();
+    for (PinnedPiece region : left) {
+      region.eachPiece(this::reportLent);
+      free(region);
     }
     wakeAll();
   }
 
-  /** A native block, as the pool keeps account of it; does not keep a lent slot alive. */
-  private static final class Pinned {
-    final HostBlocks pool;
-    final MemorySegment memory;
-    final int sizeClass;
-
-    /** Where it was taken, while it is lent; volatile: the cleaner and the owner read it. */
-    volatile @Nullable String takenAt;
-
-    Pinned(HostBlocks pool, MemorySegment memory, int sizeClass) {
-      this.pool = pool;
-      this.memory = memory;
-      this.sizeClass = sizeClass;
+  private void reportLent(PinnedPiece piece) {
+    String takenAt = piece.takenAt;
+    if (takenAt != null) {
+      piece.takenAt = null;
+      context.reportLeak(piece.toString(), takenAt);
     }
+  }
 
-    void free() {
-      takenAt = null;
-      pool.context.quietly(
-          DriverCall.HOST_FREE,
-          "free " + this,
-          () -> pool.context.driver().hostFree(pool.context.nativeContext(), memory));
-    }
+  private void free(PinnedPiece region) {
+    context.quietly(
+        DriverCall.HOST_FREE,
+        "free " + region,
+        () -> context.driver().hostFree(context.nativeContext(), region.memory));
+  }
 
-    /** The slot was collected: if it was lent, nobody can close it any more. The cleaner. */
-    void dropped() {
-      String lentAt = takenAt;
-      if (lentAt != null) {
-        pool.context.owner().retire(new Lost(this, lentAt));
-      }
-    }
-
-    @Override
-    public String toString() {
-      return "host block of " + memory.byteSize() + " bytes";
-    }
+  /** By the cleaner: nobody can close this block any more. */
+  void dropped(PinnedPiece piece, String lentAt) {
+    context.owner().retire(new Lost(piece, lentAt));
   }
 
   /**
@@ -453,30 +457,34 @@ public final class HostBlocks {
    * it, so the collector finds a block that was dropped, at no cost for each take.
    */
   static final class Slot {
-    private final Pinned pinned;
+    final PinnedPiece piece;
 
     /** What must be reached before it is lent again; guarded by the pool's lock. */
-    private @Nullable Mark after;
+    @Nullable Mark after;
 
-    private Slot(Pinned pinned) {
-      this.pinned = pinned;
-      Pinned core = pinned;
+    /** In the list that it is in; guarded by the pool's lock. */
+    @Nullable Slot before;
+
+    @Nullable Slot behind;
+
+    Slot(PinnedPiece piece) {
+      this.piece = piece;
+      PinnedPiece core = piece;
       Collected.register(this, core::dropped);
     }
 
     MemorySegment memory() {
-      return pinned.memory;
+      return piece.memory;
     }
 
     private HostBlock lend(long bytes, String takenAt) {
-      after = null;
-      pinned.takenAt = takenAt;
+      piece.takenAt = takenAt;
       return new HostBlock(this, bytes);
     }
 
-    private boolean isReached() {
+    boolean isReached() {
       Mark mark = after;
-      return mark == null || pinned.pool.isEnded(mark);
+      return mark == null || piece.pool.isEnded(mark);
     }
 
     /**
@@ -484,8 +492,8 @@ public final class HostBlocks {
      * takes the next block, unless the driver no longer knows its stream.
      */
     void giveBack(List<Mark> marks) {
-      pinned.takenAt = null;
-      HostBlocks pool = pinned.pool;
+      piece.takenAt = null;
+      HostBlocks pool = piece.pool;
       Mark only = marks.size() == 1 ? marks.getFirst() : null;
       if (marks.isEmpty() || (only != null && isKnown(only))) {
         pool.giveBack(this, only); // as nearly all are
@@ -521,36 +529,36 @@ public final class HostBlocks {
     }
   }
 
-  /** A block that was evicted. */
+  /** A region that was evicted. */
   private static final class Free extends Retired {
-    private final Pinned pinned;
+    private final PinnedPiece region;
 
-    Free(Pinned pinned) {
-      this.pinned = pinned;
+    Free(PinnedPiece region) {
+      this.region = region;
     }
 
     @Override
     protected void release() {
-      pinned.free();
+      region.pool.free(region);
     }
   }
 
   /** A block whose holder was collected. */
   private static final class Lost extends Retired {
-    private final Pinned pinned;
+    private final PinnedPiece piece;
     private final String takenAt;
 
-    Lost(Pinned pinned, String takenAt) {
-      this.pinned = pinned;
+    Lost(PinnedPiece piece, String takenAt) {
+      this.piece = piece;
       this.takenAt = takenAt;
     }
 
     @Override
     protected void release() {
-      DeviceContext context = pinned.pool.context;
-      context.reportLeak(pinned.toString(), takenAt);
+      DeviceContext context = piece.pool.context;
+      context.reportLeak(piece.toString(), takenAt);
       // a copy may still use it: nobody knows up to where, so up to everything
-      context.afterAllWork(() -> new Slot(pinned).giveBack(List.of()));
+      context.afterAllWork(() -> new Slot(piece).giveBack(List.of()));
     }
   }
 }

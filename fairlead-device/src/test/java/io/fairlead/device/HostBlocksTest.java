@@ -4,6 +4,8 @@ import static io.fairlead.device.World.work;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.fairlead.device.spi.DriverCall;
+import io.fairlead.device.spi.DriverException;
 import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskCancelledException;
 import io.fairlead.task.Fork;
@@ -12,7 +14,9 @@ import io.fairlead.task.ScopePolicy;
 import io.fairlead.task.TaskScope;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
+import java.util.SplittableRandom;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
@@ -210,6 +214,144 @@ class HostBlocksTest {
       blocks.take(8192).close();
       assertThat(blocks.bytesHeld()).isEqualTo(8192);
       World.until("the small ones are unpinned", () -> world.driver.pinnedBlocks() == 1);
+    }
+  }
+
+  @Test
+  void oneThatIsFreeIsHalvedForSmallerOnes() {
+    try (World world = new World(FakeDriver.strict())) {
+      HostBlocks blocks = world.context.hostBlocks();
+      blocks.take(64 << 10).close();
+      List<HostBlock> taken = new ArrayList<>();
+      for (int i = 0; i < 16; i++) {
+        taken.add(blocks.take(4096));
+      }
+      assertThat(world.driver.count("hostAlloc")).isEqualTo(1);
+      assertDisjoint(taken);
+      taken.forEach(HostBlock::close);
+      blocks.take(64 << 10).close();
+      assertThat(world.driver.count("hostAlloc")).as("halves are put together").isEqualTo(1);
+    }
+  }
+
+  @Test
+  void halvesThatAreNotBothFreeAreNotPutTogether() {
+    DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(16 << 10);
+    try (World world = new World(FakeDriver.strict(), config)) {
+      HostBlocks blocks = world.context.hostBlocks();
+      blocks.take(16 << 10).close();
+      HostBlock first = blocks.take(4096);
+      HostBlock second = blocks.take(4096);
+      HostBlock third = blocks.take(8192);
+      second.close();
+      third.close();
+      assertThat(blocks.tryTake(16 << 10)).isNull();
+      HostBlock half = blocks.tryTake(8192);
+      assertThat(half).isNotNull();
+      half.close();
+      first.close();
+      HostBlock whole = blocks.tryTake(16 << 10);
+      assertThat(whole).isNotNull();
+      whole.close();
+      assertThat(world.driver.count("hostAlloc")).isEqualTo(1);
+    }
+  }
+
+  @Test
+  void theMoreThereIsTheMoreIsPinnedAtOnce() {
+    try (World world = new World(FakeDriver.strict())) {
+      HostBlocks blocks = world.context.hostBlocks();
+      List<HostBlock> taken = new ArrayList<>();
+      for (int i = 0; i < 1000; i++) {
+        taken.add(blocks.take(4096));
+      }
+      assertDisjoint(taken);
+      assertThat(world.driver.count("hostAlloc")).isLessThan(25);
+      assertThat(blocks.bytesHeld()).isBetween(1000L * 4096, 1500L * 4096);
+      taken.forEach(HostBlock::close);
+    }
+  }
+
+  @Test
+  void smallOnesDoNotKeepLargeOnesInPiecesWhileThereIsRoom() {
+    DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(3 << 20);
+    try (World world = new World(FakeDriver.strict(), config)) {
+      HostBlocks blocks = world.context.hostBlocks();
+      blocks.take(1 << 20).close();
+      HostBlock small = blocks.take(4096);
+      HostBlock again = blocks.take(1 << 20);
+      HostBlock other = blocks.take(1 << 20);
+      assertThat(world.driver.count("hostAlloc")).isEqualTo(3);
+      again.close();
+      List<HostBlock> rest = new ArrayList<>();
+      for (HostBlock block = blocks.tryTake(4096); block != null; block = blocks.tryTake(4096)) {
+        rest.add(block);
+      }
+      assertThat(rest).as("where there is none, they may").hasSizeGreaterThan(256 + 200);
+      rest.forEach(HostBlock::close);
+      small.close();
+      other.close();
+    }
+  }
+
+  @Test
+  void aRegionThatIsRefusedIsNoReasonNotToPinTheBlock() {
+    try (World world = new World(FakeDriver.strict())) {
+      HostBlocks blocks = world.context.hostBlocks();
+      List<HostBlock> taken = new ArrayList<>();
+      for (int i = 0; i < 8; i++) {
+        taken.add(blocks.take(4096));
+      }
+      while (blocks.bytesHeld() > 4096L * taken.size()) {
+        taken.add(blocks.take(4096)); // until the next one has to be pinned
+      }
+      world.driver.refuseNext(DriverCall.HOST_ALLOC, DriverException.OUT_OF_MEMORY, "no");
+      taken.add(blocks.take(4096));
+      assertThat(world.driver.calls()).contains("hostAlloc 16384");
+      assertThat(blocks.bytesHeld()).isEqualTo(4096L * taken.size());
+      taken.forEach(HostBlock::close);
+    }
+  }
+
+  @Test
+  void whateverIsTakenAndGivenBackNobodyHasWhatAnotherHas() {
+    for (int seed = 0; seed < 200; seed++) {
+      takesAndGivesBack(seed);
+    }
+  }
+
+  private static void takesAndGivesBack(long seed) {
+    long limit = 1 << 20;
+    SplittableRandom random = new SplittableRandom(seed);
+    DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(limit);
+    try (World world = new World(FakeDriver.strict(), config)) {
+      HostBlocks blocks = world.context.hostBlocks();
+      List<HostBlock> taken = new ArrayList<>();
+      for (int step = 0; step < 300; step++) {
+        HostBlock block =
+            random.nextInt(5) < 3 ? blocks.tryTake(1L << random.nextInt(10, 20)) : null;
+        if (block != null) {
+          taken.add(block);
+        } else if (!taken.isEmpty()) {
+          taken.remove(random.nextInt(taken.size())).close();
+        }
+        assertThat(blocks.bytesHeld()).as("seed %d", seed).isLessThanOrEqualTo(limit);
+      }
+      assertDisjoint(taken);
+      taken.forEach(HostBlock::close);
+      HostBlock all = blocks.tryTake(limit);
+      assertThat(all).as("all that was given back, seed %d", seed).isNotNull();
+      all.close();
+    }
+  }
+
+  private static void assertDisjoint(List<HostBlock> blocks) {
+    List<HostBlock> order = new ArrayList<>(blocks);
+    order.sort(Comparator.comparingLong(block -> block.segment().address()));
+    for (int i = 1; i < order.size(); i++) {
+      MemorySegment before = order.get(i - 1).segment();
+      assertThat(order.get(i).segment().address())
+          .isGreaterThanOrEqualTo(before.address() + before.byteSize());
     }
   }
 

@@ -217,6 +217,57 @@ class CudaDriverTest {
     assertThat(driver.kernelNanos(context)).isEqualTo(-1);
   }
 
+  // --- pinned memory ------------------------------------------------------------------------
+
+  @ParameterizedTest
+  @ValueSource(longs = {80, (2L << 20) - 8, 2L << 20, 8L << 20})
+  void largeAndSmallPinnedMemoryIsCopiedFromAndTo(long bytes) {
+    copiesThere(driver.hostAlloc(context, bytes));
+  }
+
+  private void copiesThere(MemorySegment host) {
+    long stream = stream();
+    long bytes = host.byteSize();
+    long block = driver.allocAsync(stream, bytes);
+    host.set(JAVA_LONG, 0, 7);
+    host.set(JAVA_LONG, bytes - 8, 9);
+    driver.copyToDevice(stream, block, host);
+    driver.streamSynchronize(stream);
+    host.fill((byte) 0);
+    driver.copyToHost(stream, host, block);
+    driver.freeAsync(stream, block);
+    driver.streamSynchronize(stream);
+    assertThat(host.get(JAVA_LONG, 0)).isEqualTo(7);
+    assertThat(host.get(JAVA_LONG, bytes - 8)).isEqualTo(9);
+    driver.hostFree(context, host);
+    assertThatThrownBy(() -> host.get(JAVA_LONG, 0)).isInstanceOf(IllegalStateException.class);
+  }
+
+  @Test
+  void largePinnedMemoryIsTheSystemsAndRegistered() {
+    standIn.failNext("cuMemHostAlloc", DriverException.OUT_OF_MEMORY, 1);
+    MemorySegment large = driver.hostAlloc(context, 2 << 20);
+    assertThat(large.address() % (2 << 20)).isZero();
+    copiesThere(large);
+    assertThat(refused(DriverException.OUT_OF_MEMORY, () -> driver.hostAlloc(context, 1 << 20)))
+        .as("small memory is the driver's")
+        .hasMessageContaining("cuMemHostAlloc");
+  }
+
+  @Test
+  void whereTheSystemsMemoryIsNotTakenTheDriverAllocatesIt() {
+    standIn.failNext("cuMemHostRegister_v2", DriverException.OUT_OF_MEMORY, 1);
+    copiesThere(driver.hostAlloc(context, 4 << 20));
+  }
+
+  @Test
+  void pinnedMemoryThatIsRefusedInBothWaysIsSaid() {
+    standIn.failNext("cuMemHostRegister_v2", DriverException.OUT_OF_MEMORY, 1);
+    standIn.failNext("cuMemHostAlloc", DriverException.OUT_OF_MEMORY, 1);
+    assertThat(refused(DriverException.OUT_OF_MEMORY, () -> driver.hostAlloc(context, 4 << 20)))
+        .hasMessageContaining("cuMemHostAlloc");
+  }
+
   // --- kernels ------------------------------------------------------------------------------
 
   @Test

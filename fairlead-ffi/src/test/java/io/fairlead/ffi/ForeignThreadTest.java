@@ -85,6 +85,7 @@ class ForeignThreadTest {
     standIn.failNext("cuLaunchKernel", DriverException.INVALID_VALUE, 1);
     assertThatThrownBy(() -> nop.launch(CudaKernels.ALONE)).isInstanceOf(DeviceException.class);
     work.kept("a refused launch");
+    standIn.failNext("cuMemHostRegister_v2", DriverException.OUT_OF_MEMORY, 1);
     standIn.failNext("cuMemHostAlloc", DriverException.OUT_OF_MEMORY, 1);
     assertThatThrownBy(() -> context.hostBlocks().take(64 << 20))
         .isInstanceOf(DeviceException.class);

@@ -17,8 +17,10 @@ import org.jspecify.annotations.Nullable;
  * <p>Any thread; does not wait for blocks, but the driver may take its time to pin them.
  */
 final class HostTier {
-  /** With as many, the copy of an image does not fill a stream. */
-  private static final int PIECES_MAX = 64;
+  /**
+   * Each piece costs the link some microseconds; with fewer, nothing of an image is there early.
+   */
+  private static final int PIECES_MAX = 8;
 
   /** A page; the pool has nothing smaller. */
   private static final long PIECE_MIN = 4096;

@@ -8,7 +8,9 @@ import io.fairlead.memory.MemoryStats;
 import io.fairlead.memory.Oom;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.task.ForkOptions;
+import io.fairlead.task.ScopeOptions;
 import io.fairlead.task.TaskScope;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
@@ -205,16 +207,21 @@ final class OomProbes {
   /** Looks at how many wait are rare: each takes the budget's lock. */
   private static final long WAITING_NANOS = 1_000_000;
 
+  /** Each part of it takes seconds. */
+  private static final Duration MANY_LIMIT = Duration.ofMinutes(1);
+
   /**
    * So many tries wait at once, since one task holds all that there is; then that one goes, and
    * each of them holds a share and wants another one. All of them end.
    *
    * @return the nanoseconds from there on
+   * @throws IllegalStateException if they do not: with what the device knows of them
    */
   long many(int tasks) {
     CountDownLatch taken = new CountDownLatch(1);
     CountDownLatch allWait = new CountDownLatch(1);
-    try (TaskScope<Integer> scope = fairlead.scope()) {
+    ScopeOptions options = ScopeOptions.DEFAULT.deadline(MANY_LIMIT.multipliedBy(2));
+    try (TaskScope<Integer> scope = fairlead.scope(options)) {
       scope.fork(
           eager("holder"),
           () -> {
@@ -229,12 +236,20 @@ final class OomProbes {
       for (int i = 0; i < tasks; i++) {
         scope.fork(eager("task"), () -> Oom.retry(device, this::keepAndWant));
       }
+      long begun = System.nanoTime();
       while (device.memory().waits().now() < tasks) {
+        if (System.nanoTime() - begun > MANY_LIMIT.toNanos()) {
+          throw new IllegalStateException("not all " + tasks + " wait; " + device.memory());
+        }
         LockSupport.parkNanos(WAITING_NANOS);
       }
       long start = System.nanoTime();
       allWait.countDown();
-      scope.join();
+      try {
+        scope.join();
+      } catch (RuntimeException late) {
+        throw new IllegalStateException("not all " + tasks + " end; " + device.memory(), late);
+      }
       return System.nanoTime() - start;
     }
   }

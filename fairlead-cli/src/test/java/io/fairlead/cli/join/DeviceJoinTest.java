@@ -252,13 +252,26 @@ class DeviceJoinTest {
 
   /** What tasks work on at once fits, so they are fewer where memory is short. */
   @ParameterizedTest
-  @CsvSource({"200000, 4", "2000000, 4", "2000000, 16", "200000, 2"})
-  void asManyTasksWorkAtOnceAsHaveRoom(int rows, int share) {
+  @CsvSource({
+    "200000, 4, 16, 4096",
+    "2000000, 4, 16, 4096",
+    "2000000, 16, 16, 4096",
+    "200000, 2, 16, 4096",
+    "200000, 4, 64, 4096",
+    "20000000, 2, 64, 4096",
+    "20000000, 4, 16, 65536"
+  })
+  void asManyTasksWorkAtOnceAsHaveRoom(int rows, int share, int asked, long copyBytesMin) {
     Table left = Tables.generated("left", rows, rows / 4, 0, 1);
     long all = 2 * left.bytes();
     long stride = Groups.stride(left, left);
-    JoinPlan plan = JoinPlan.of(left, left, all / share, 16, AS_SUITS);
-    assertThat(plan.tasks()).isBetween(1, 15);
+    JoinPlan plan = JoinPlan.of(left, left, all / share, asked, AS_SUITS, copyBytesMin);
+    assertThat(plan.tasks()).as("%s", plan).isBetween(1, Math.min(asked - 1, 16));
+    assertThat(plan.chunkBytes() >> plan.partitionBits())
+        .as("bytes of a copy, %s", plan)
+        .satisfiesAnyOf(
+            bytes -> assertThat(bytes).isGreaterThanOrEqualTo(copyBytesMin),
+            _ -> assertThat(plan.tasks()).isLessThanOrEqualTo(2));
     long scattered = 2 * plan.tasks() * plan.chunkBytes() + plan.partitions() * plan.pieceBytes();
     assertThat(scattered).as("%s", plan).isLessThan(all / share);
     long table =

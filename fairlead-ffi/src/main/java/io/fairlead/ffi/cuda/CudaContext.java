@@ -4,7 +4,6 @@ import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.MemoryInfo;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.List;
@@ -44,7 +43,6 @@ import org.jspecify.annotations.Nullable;
  * The lock spins and is a leaf.
  */
 final class CudaContext extends CudaObject {
-  private static final int PORTABLE_AND_MAPPED = 0x01 | 0x02;
   private static final int CAPTURE_MODE_RELAXED = 2;
   private static final int PEER_ACCESS_ALREADY_ENABLED = 704;
   private static final long LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(50);
@@ -61,7 +59,7 @@ final class CudaContext extends CudaObject {
   private final AtomicBoolean asking = new AtomicBoolean();
   private final AtomicReference<@Nullable DriverException> fault = new AtomicReference<>();
   private final SpinLock lock = new SpinLock();
-  private final Map<Long, Arena> hostBlocks = new ConcurrentHashMap<>();
+  private final Map<Long, PinnedMemory> hostBlocks = new ConcurrentHashMap<>();
   private final Map<Long, Boolean> peers = new ConcurrentHashMap<>();
   private final MemPool pool;
   private volatile CudaStream[] streams = {};
@@ -256,7 +254,7 @@ final class CudaContext extends CudaObject {
   }
 
   /** Loses the context if the status says so. Never throws. */
-  private void note(int status, String call) {
+  void note(int status, String call) {
     if (Status.isFatal(status) && fault.get() == null) {
       fault.compareAndSet(null, Status.of(api, status, call)); // the first cause wins
     }
@@ -629,19 +627,10 @@ final class CudaContext extends CudaObject {
     pool.trim(keepBytes);
   }
 
-  @SuppressWarnings("MustBeClosedChecker") // hostFree closes it, or the end of the context
   MemorySegment hostAlloc(long bytes) {
-    long address;
-    Scratch scratch = Scratch.take();
-    try {
-      check(api.memHostAlloc(scratch.answer(), bytes, PORTABLE_AND_MAPPED), "cuMemHostAlloc");
-      address = scratch.longAnswer();
-    } finally {
-      scratch.giveBack();
-    }
-    Arena arena = Arena.ofShared(); // so that the block is closed before its memory goes
-    hostBlocks.put(address, arena);
-    return MemorySegment.ofAddress(address).reinterpret(bytes, arena, null);
+    PinnedMemory pinned = PinnedMemory.pin(this, bytes);
+    hostBlocks.put(pinned.address(), pinned);
+    return pinned.segment();
   }
 
   void hostFree(MemorySegment block) {
@@ -654,12 +643,11 @@ final class CudaContext extends CudaObject {
   }
 
   private boolean freeBlock(long address) {
-    Arena arena = hostBlocks.remove(address);
-    if (arena == null) {
+    PinnedMemory pinned = hostBlocks.remove(address);
+    if (pinned == null) {
       return false;
     }
-    arena.close();
-    note(api.memFreeHost(address), "cuMemFreeHost");
+    pinned.unpin(this);
     return true;
   }
 
