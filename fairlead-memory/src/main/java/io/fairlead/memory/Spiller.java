@@ -86,6 +86,9 @@ final class Spiller {
   /** So that a copy behind a long kernel does not hold up the others. */
   private static final int LANES = 4;
 
+  /** A copy takes long enough for others to be in its way. */
+  private static final long LARGE_BYTES = 1L << 20;
+
   /** First and longest pause before it looks again for victims. */
   private static final long PAUSE_MIN_NANOS = 200_000;
 
@@ -697,7 +700,7 @@ final class Spiller {
 
   private Begun beginCopy(Storage storage, @Nullable Wish wish) {
     dropSpareImage(storage, true);
-    Lane lane = lane();
+    Lane lane = lane(storage);
     if (lane == null) {
       return Begun.NOT_NOW;
     }
@@ -1051,14 +1054,24 @@ final class Spiller {
     return spare != null;
   }
 
-  /** The one with the least to do; null while all have enough. */
-  private @Nullable Lane lane() {
+  /**
+   * The first one for large storages that nothing uses now: so the link has one copy after the
+   * other, which is faster than several at once, and the first of them is there soonest. Others,
+   * which may stand behind a long kernel, leave that one alone, and take the one with the least to
+   * do. Null while all have enough.
+   */
+  private @Nullable Lane lane(Storage storage) {
     if (lanes.isEmpty()) {
       openStreams();
     }
-    Lane idlest = lanes.getFirst();
+    Lane first = lanes.getFirst();
+    boolean goesFirst = storage.bytes >= LARGE_BYTES && isIdle(storage.frontier());
+    if (goesFirst && first.operations < operationsMax) {
+      return first;
+    }
+    Lane idlest = lanes.getLast();
     for (Lane lane : lanes) {
-      if (lane.operations < idlest.operations) {
+      if (lane != first && lane.operations < idlest.operations) {
         idlest = lane;
       }
     }

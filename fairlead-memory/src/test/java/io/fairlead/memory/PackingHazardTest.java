@@ -2,6 +2,7 @@ package io.fairlead.memory;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.fairlead.device.HostBlock;
 import io.fairlead.device.spi.Driver;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
@@ -81,7 +82,10 @@ class PackingHazardTest {
             changes.start();
             join(changes);
           });
-      try (DeviceBuffer large = device.allocate(LIMIT)) {
+      // what was staged by is in use, so that the table has to be pinned
+      try (HostBlock staged = device.context().hostBlocks().take(BYTES);
+          DeviceBuffer large = device.allocate(LIMIT)) {
+        assertThat(staged.bytes()).isEqualTo(BYTES);
         large.fill((byte) 77);
         assertThat(between.get()).as("a table was made").isNull();
         assertThat(changes.isAlive()).isFalse();
