@@ -49,18 +49,44 @@ public final class HostBlock implements AutoCloseable {
    * waits.
    */
   public void usedUntil(Mark mark) {
-    uses.updateAndGet(before -> with(before, mark));
+    List<Mark> before = uses.get();
+    List<Mark> after = with(before, mark);
+    while (!uses.compareAndSet(before, after)) {
+      before = uses.get();
+      after = with(before, mark);
+    }
   }
 
   private static List<Mark> with(List<Mark> before, Mark mark) {
+    if (before.isEmpty() || (before.size() == 1 && isCovered(before.getFirst(), mark))) {
+      return List.of(mark);
+    }
     List<Mark> all = new ArrayList<>(before.size() + 1);
     for (Mark use : before) {
-      if (use.stream() != mark.stream() || use.sequence() > mark.sequence()) {
+      if (!isCovered(use, mark)) {
         all.add(use);
       }
     }
     all.add(mark);
     return Collections.unmodifiableList(all);
+  }
+
+  private static boolean isCovered(Mark use, Mark mark) {
+    return use.stream() == mark.stream() && use.sequence() <= mark.sequence();
+  }
+
+  /**
+   * Whether the device is known to have ended all uses that {@link #usedUntil} was told of: whoever
+   * has the block may let it be written anew, as if it had just been taken. Any thread; never
+   * waits.
+   */
+  public boolean isUnused() {
+    HostBlocks.Slot mine = slot.get();
+    List<Mark> told = uses.get();
+    if (mine == null || !mine.isUnused(told)) {
+      return false;
+    }
+    return told.isEmpty() || uses.compareAndSet(told, List.of()); // nobody need look at them again
   }
 
   /**

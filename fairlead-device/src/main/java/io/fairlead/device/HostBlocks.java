@@ -487,6 +487,15 @@ public final class HostBlocks {
       return mark == null || piece.pool.isEnded(mark);
     }
 
+    boolean isUnused(List<Mark> marks) {
+      for (Mark mark : marks) {
+        if (!piece.pool.isEnded(mark)) {
+          return false;
+        }
+      }
+      return true;
+    }
+
     /**
      * After these marks; each on another stream. One of them alone is looked at again by whoever
      * takes the next block, unless the driver no longer knows its stream.

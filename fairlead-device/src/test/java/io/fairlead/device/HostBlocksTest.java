@@ -75,6 +75,31 @@ class HostBlocksTest {
   }
 
   @Test
+  void aBlockIsUnusedOnceAllItsUsesHaveEnded() {
+    try (World world = new World(FakeDriver.stepped())) {
+      DeviceStream one = world.context.stream();
+      HostBlock block = world.context.hostBlocks().take(100);
+      assertThat(block.isUnused()).isTrue();
+      try (DeviceStream other = world.context.openStream(0)) {
+        work(one, "copy");
+        work(other, "copy");
+        block.usedUntil(one.mark());
+        block.usedUntil(other.mark());
+        var first = one.reached();
+        var second = other.reached();
+        world.driver.endOne(one);
+        first.await();
+        assertThat(block.isUnused()).as("the other stream's use goes on").isFalse();
+        world.driver.endOne(other);
+        second.await();
+        assertThat(block.isUnused()).isTrue();
+      }
+      block.close();
+      assertThat(block.isUnused()).as("it is somebody else's by now").isFalse();
+    }
+  }
+
+  @Test
   void aFullPoolWaitsForTheDeviceAndForOthers() throws Exception {
     DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(8192);
     try (World world = new World(FakeDriver.stepped(), config);

@@ -286,6 +286,17 @@ class HostDriverTest {
     assertThat(host.toArray(JAVA_BYTE)).containsOnly((byte) 0xDB);
   }
 
+  /** What is not goes to a direct file through one more copy, a piece at a time. */
+  @Test
+  void largePageLockedBlocksBeginAtAPage() {
+    open();
+    for (long bytes = 64 << 10; bytes <= 4 << 20; bytes *= 2) {
+      for (int i = 0; i < 4; i++) {
+        assertThat(driver.hostAlloc(context, bytes).address() % 4096).isZero();
+      }
+    }
+  }
+
   @Test
   void hostMemoryThatADeviceCannotReadIsRefusedWithACure() {
     open();

@@ -535,15 +535,15 @@ public final class Device implements AutoCloseable {
    * @param paid what it keeps meanwhile, on other devices
    */
   List<Charge> chargeAgain(long together, List<Charge> before, List<Charge> paid) {
-    Site site = sites.callerToTell();
     if (together > budget.limit()) {
-      throw outOfMemory(together, site, "the operands of one operation can never fit", null);
+      throw outOfMemory(
+          together, sites.callerToTell(), "the operands of one operation can never fit", null);
     }
     ticks.tick();
     Account account = account();
     Budget.Request request = budget.chargeAgain(account, before, paid);
     if (request.source != null) {
-      awaitRoom(request, account, request.bytes, site);
+      awaitRoom(request, account, request.bytes, sites.callerToTell());
     }
     return Objects.requireNonNull(request.charges, "charges of a granted request");
   }

@@ -27,11 +27,21 @@ final class Frontier {
   /** What is left of it: uses that are not known to have ended. A memory read for each. */
   Frontier unreached() {
     Mark still = write != null && isReached(write) ? null : write;
-    List<Mark> stillRead =
-        reads.isEmpty()
-            ? reads
-            : reads.stream().filter(each -> !isOver(each) && !isReached(each)).toList();
+    List<Mark> stillRead = unreached(reads);
     return still == null && stillRead.isEmpty() ? NONE : new Frontier(still, stillRead);
+  }
+
+  private static List<Mark> unreached(List<Mark> reads) {
+    List<Mark> left = List.of(); // mostly all have ended: nothing is made then
+    for (Mark read : reads) {
+      if (!isOver(read) && !isReached(read)) {
+        if (left.isEmpty()) {
+          left = new ArrayList<>(reads.size());
+        }
+        left.add(read);
+      }
+    }
+    return left;
   }
 
   /**

@@ -46,7 +46,25 @@ final class HostImage extends Image {
 
   /** It is copied from or to up to there. */
   void usedUntil(Mark mark) {
-    pieces.forEach(piece -> usedUntil(piece, mark));
+    for (HostBlock piece : pieces) {
+      usedUntil(piece, mark);
+    }
+  }
+
+  /**
+   * Whether the next image of the same bytes may be made in its place, of who took it out of its
+   * storage: as if it were dropped, and its blocks taken again.
+   */
+  boolean mayBeMadeAnew() {
+    if (!isOnlyMine()) { // first: who has read it has told of that before letting go
+      return false;
+    }
+    for (HostBlock piece : pieces) {
+      if (!piece.isUnused()) {
+        return false;
+      }
+    }
+    return true;
   }
 
   private long offset(int piece) {

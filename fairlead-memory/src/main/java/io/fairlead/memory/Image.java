@@ -38,6 +38,11 @@ abstract class Image {
     }
   }
 
+  /** Whether nobody else reads it, of who took it out of its storage: nobody begins to, then. */
+  final boolean isOnlyMine() {
+    return references.get() == 1;
+  }
+
   abstract Tier tier();
 
   /** It will be copied up on that stream: says what has to be read for that. Does not wait. */

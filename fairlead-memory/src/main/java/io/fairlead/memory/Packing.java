@@ -9,6 +9,7 @@ import io.fairlead.device.Mark;
 import io.fairlead.device.Operand;
 import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.Pieces;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -87,7 +88,9 @@ final class Packing {
       mark = new Mark(stream, sequence);
       return mark;
     } finally {
-      end(stream, mark, parts.stream().map(Part::image).toList(), table);
+      List<HostImage> images = new ArrayList<>(parts.size());
+      parts.forEach(part -> images.add(part.image()));
+      end(stream, mark, images, table);
     }
   }
 

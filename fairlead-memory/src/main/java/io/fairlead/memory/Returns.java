@@ -330,7 +330,7 @@ final class Returns {
         bring();
         if (!refused) {
           others.forEach(Completion::await);
-          stays = kept.stream().allMatch(each -> each.storage.isOnDevice());
+          stays = isAllOnDevice();
         }
         return stays;
       } finally {
@@ -338,6 +338,15 @@ final class Returns {
           giveUp();
         }
       }
+    }
+
+    private boolean isAllOnDevice() {
+      for (Stays each : kept) {
+        if (!each.storage.isOnDevice()) {
+          return false;
+        }
+      }
+      return true;
     }
 
     /** All of it, unless one is refused: then this will come again. */
@@ -396,11 +405,8 @@ final class Returns {
       List<Storage> missing = new ArrayList<>();
       List<Charge> before = new ArrayList<>();
       for (Storage storage : group.storages) {
-        Completion<Boolean> end = storage.returning();
-        Charge left = end == null ? storage.missing() : null;
-        if (end != null) {
-          others.add(end);
-        } else if (left != null) {
+        Charge left = storage.missing(others);
+        if (left != null) {
           missing.add(storage);
           before.add(left);
         }
@@ -572,8 +578,12 @@ final class Returns {
       if (table == null) {
         return;
       }
-      List<HostImage> images = landings.stream().map(each -> (HostImage) each.source()).toList();
-      long[] addresses = landings.stream().mapToLong(each -> each.target().address()).toArray();
+      List<HostImage> images = new ArrayList<>(landings.size());
+      long[] addresses = new long[landings.size()];
+      for (Landing each : landings) {
+        addresses[images.size()] = each.target().address();
+        images.add((HostImage) each.source());
+      }
       Mark arrived = null;
       try {
         arrived = Packing.up(stream, images, addresses, table);

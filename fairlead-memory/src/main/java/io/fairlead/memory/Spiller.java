@@ -116,7 +116,7 @@ final class Spiller {
   private final int operationsMax;
 
   private final AtomicBoolean posted = new AtomicBoolean();
-  private final ConcurrentLinkedQueue<Copy> ended = new ConcurrentLinkedQueue<>();
+  private final ConcurrentLinkedQueue<List<Copy>> ended = new ConcurrentLinkedQueue<>();
   private final ConcurrentLinkedQueue<Descent> landed = new ConcurrentLinkedQueue<>();
   private final ConcurrentLinkedQueue<Wish> wishes = new ConcurrentLinkedQueue<>();
   private final LongAdder spills = new LongAdder();
@@ -338,8 +338,8 @@ final class Spiller {
       abandon();
       return;
     }
-    for (Copy copy = ended.poll(); copy != null; copy = ended.poll()) {
-      commit(copy);
+    for (List<Copy> copies = ended.poll(); copies != null; copies = ended.poll()) {
+      commit(copies);
     }
     for (Descent descent = landed.poll(); descent != null; descent = landed.poll()) {
       land(descent);
@@ -670,15 +670,20 @@ final class Spiller {
   private boolean begin(Wish wish) {
     Copy copy = underWay.get(wish.storage);
     if (copy != null && !Mutant.on("spill.twice")) {
-      copy.wishes.add(wish);
+      copy.add(wish);
       return true;
     }
-    return !leave(wish.storage)
-        && switch (beginCopy(wish.storage, wish)) {
-          case YES -> true;
-          case NOT_NOW -> false;
-          case FULL -> disk != null && postponed.add(wish);
-        };
+    Storage.Start start = wish.storage.leaveOrTakeSpare();
+    Storage residence = start.left();
+    if (residence != null) {
+      giveBack(residence);
+      return false;
+    }
+    return switch (beginCopy(wish.storage, start.spare(), wish)) {
+      case YES -> true;
+      case NOT_NOW -> false;
+      case FULL -> disk != null && postponed.add(wish);
+    };
   }
 
   /**
@@ -699,12 +704,23 @@ final class Spiller {
   // --- copies -------------------------------------------------------------------------------
 
   private Begun beginCopy(Storage storage, @Nullable Wish wish) {
-    dropSpareImage(storage, true);
+    return beginCopy(storage, storage.takeSpareImage(true), wish);
+  }
+
+  /**
+   * @param before its image so far, which is worth nothing any more: the next one is made in its
+   *     place, or it is given back
+   */
+  private Begun beginCopy(Storage storage, @Nullable Image before, @Nullable Wish wish) {
     Lane lane = lane(storage);
+    HostImage again = lane == null ? null : again(before);
+    if (before != null && again == null) {
+      before.release();
+    }
     if (lane == null) {
       return Begun.NOT_NOW;
     }
-    HostImage image = begin(storage.bytes);
+    HostImage image = again == null ? begin(storage.bytes) : again;
     if (image == null) {
       return Begun.FULL;
     }
@@ -715,7 +731,7 @@ final class Spiller {
     boolean small = Packing.fits(image);
     Copy copy = new Copy(storage, image, small && !pack.isEmpty() ? pack.getFirst().lane : lane);
     if (wish != null) {
-      copy.wishes.add(wish);
+      copy.add(wish);
     }
     if (small) {
       addToPack(copy);
@@ -726,7 +742,7 @@ final class Spiller {
       begun = enqueue(copy);
     } finally {
       if (!begun) {
-        copy.wishes.clear(); // answered by who asks
+        copy.wishes = List.of(); // answered by who asks
         storage.endCopy();
         image.release();
       }
@@ -776,18 +792,21 @@ final class Spiller {
     if (pack.isEmpty()) {
       return 0;
     }
-    List<Copy> copies =
-        pack.stream().sorted(Comparator.comparingLong(copy -> copy.storage.id)).toList();
+    List<Copy> copies = new ArrayList<>(pack);
+    copies.sort(Copy.BY_STORAGE);
     pack.clear();
+    long lacking = 0;
     try {
       send(copies);
     } finally {
-      copies.stream().filter(copy -> copy.last == null).forEach(this::giveUp);
+      for (Copy copy : copies) {
+        if (copy.last == null) {
+          giveUp(copy);
+          lacking += charged(copy.storage);
+        }
+      }
     }
-    return copies.stream()
-        .filter(copy -> copy.last == null)
-        .mapToLong(copy -> charged(copy.storage))
-        .sum();
+    return lacking;
   }
 
   private void send(List<Copy> copies) {
@@ -808,20 +827,25 @@ final class Spiller {
 
   /** Those whose copies have begun. */
   private List<Copy> enqueueTogether(List<Copy> copies, HostBlock table) {
-    copies.forEach(copy -> copy.together = true);
+    for (Copy copy : copies) {
+      copy.together = true;
+    }
     Mark mark;
     try {
       mark = Packing.down(copies.getFirst().lane.stream, copies, table);
     } catch (IllegalStateException | DeviceException refused) {
       return List.of(); // as for a single one
     }
-    List<Copy> taken = copies.stream().filter(Copy::isTaken).toList();
     Completion<Void> arrived = disk == null ? null : mark.stream().reached(mark);
-    for (Copy copy : taken) {
-      copy.last = mark;
-      copy.image.generation = copy.generation;
-      if (arrived != null) {
-        copy.arrivals.add(arrived);
+    List<Copy> taken = new ArrayList<>(copies.size());
+    for (Copy copy : copies) {
+      if (copy.isTaken()) {
+        copy.last = mark;
+        copy.image.generation = copy.generation;
+        if (arrived != null) {
+          copy.arrivals.add(arrived);
+        }
+        taken.add(copy);
       }
     }
     return taken;
@@ -859,8 +883,21 @@ final class Spiller {
   }
 
   private void seen(List<Copy> copies) {
-    ended.addAll(copies);
+    ended.add(copies);
     post();
+  }
+
+  private void commit(List<Copy> copies) {
+    int next = 0;
+    try {
+      while (next < copies.size()) {
+        commit(copies.get(next++));
+      }
+    } finally {
+      if (next < copies.size()) {
+        ended.add(copies.subList(next, copies.size())); // the next look goes on with them
+      }
+    }
   }
 
   private void commit(Copy copy) {
@@ -913,11 +950,20 @@ final class Spiller {
     return Mutant.on("spill.rounding.skip") ? storage.bytes : Sizes.rounded(storage.bytes);
   }
 
+  /** The place of an image that is worth nothing any more, for the next one of its storage. */
+  private static @Nullable HostImage again(@Nullable Image before) {
+    if (before instanceof HostImage image && image.mayBeMadeAnew()) {
+      image.generation = -1;
+      return image;
+    }
+    return null;
+  }
+
   /** Room below; images of what is on the device, too, go for it. */
   private @Nullable HostImage begin(long bytes) {
     HostImage image = take(bytes);
     for (Storage storage : image == null ? live : List.<Storage>of()) {
-      if (image == null && dropSpareImage(storage, false)) {
+      if (image == null && dropSpareImage(storage)) {
         image = take(bytes);
       }
     }
@@ -1046,8 +1092,8 @@ final class Spiller {
     return host == null ? 0 : host.chunkBytes();
   }
 
-  private static boolean dropSpareImage(Storage storage, boolean onlyInvalid) {
-    Image spare = storage.takeSpareImage(onlyInvalid);
+  private static boolean dropSpareImage(Storage storage) {
+    Image spare = storage.takeSpareImage(false);
     if (spare != null) {
       spare.release();
     }
@@ -1262,10 +1308,13 @@ final class Spiller {
 
   /** A copy that is under way, as the reader of its storage. */
   private static final class Copy implements StorageUse, Packing.Part {
+    /** In which operands are acquired. */
+    static final Comparator<Copy> BY_STORAGE = Comparator.comparingLong(copy -> copy.storage.id);
+
     private final Storage storage;
     final HostImage image;
     final Lane lane;
-    final List<Wish> wishes = new ArrayList<>(0);
+    List<Wish> wishes = List.of();
     long generation = -1;
 
     @Nullable Mark last;
@@ -1288,6 +1337,17 @@ final class Spiller {
       this.storage = storage;
       this.image = image;
       this.lane = lane;
+    }
+
+    /** Hardly ever more than one. */
+    void add(Wish wish) {
+      if (wishes.isEmpty()) {
+        wishes = List.of(wish);
+        return;
+      }
+      List<Wish> all = new ArrayList<>(wishes);
+      all.add(wish);
+      wishes = all;
     }
 
     /** Whether the storage has left the device is known now. */

@@ -13,6 +13,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
@@ -369,6 +370,7 @@ final class Storage {
       residence.record(stream, last.sequence(), Access.WRITE);
     }
     residence.state = State.FREEING; // plain: nobody else knows it yet
+    residence.settled = true; // nobody can use it any more
     return residence;
   }
 
@@ -1027,11 +1029,38 @@ final class Storage {
   @Nullable Storage leave() {
     lockLedger();
     try {
-      if (where != Where.RESIDENT || !mayLeave() || isPending() || !hasValidImage()) {
-        return null;
+      return leaveNow();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private @Nullable Storage leaveNow() {
+    if (where != Where.RESIDENT || !mayLeave() || isPending() || !hasValidImage()) {
+      return null;
+    }
+    where = Where.LOWER;
+    return detach();
+  }
+
+  /**
+   * How it may begin to leave.
+   *
+   * @param left of {@link #leave}; null if it has to be copied first
+   * @param spare an image that is worth nothing any more, which is the caller's
+   */
+  record Start(@Nullable Storage left, @Nullable Image spare) {
+    private static final Start NOTHING = new Start(null, null);
+  }
+
+  /** {@link #leave}, or else {@link #takeSpareImage}: of one that is invalid. */
+  Start leaveOrTakeSpare() {
+    lockLedger();
+    try {
+      if (where != Where.RESIDENT || image == null) {
+        return Start.NOTHING;
       }
-      where = Where.LOWER;
-      return detach();
+      return hasValidImage() ? new Start(leaveNow(), null) : new Start(null, takeImage());
     } finally {
       lock.unlock();
     }
@@ -1299,16 +1328,6 @@ final class Storage {
     return known.completion();
   }
 
-  /** The end of somebody's bringing it back; null if nobody does. */
-  @Nullable Completion<Boolean> returning() {
-    lock.lock();
-    try {
-      return where == Where.RETURNING ? moved() : null;
-    } finally {
-      lock.unlock();
-    }
-  }
-
   /** Whether its bytes are there, or on their way in the order of its uses. */
   boolean isOnDevice() {
     lock.lock();
@@ -1319,10 +1338,17 @@ final class Storage {
     }
   }
 
-  /** What it took of the limit, if it is below and nobody is bringing it back. */
-  @Nullable Charge missing() {
+  /**
+   * What it took of the limit, if it is below and nobody is bringing it back.
+   *
+   * @param others gets the end of that, if somebody is
+   */
+  @Nullable Charge missing(Collection<? super Completion<Boolean>> others) {
     lock.lock();
     try {
+      if (where == Where.RETURNING) {
+        others.add(moved());
+      }
       return where == Where.LOWER && state == State.OPEN ? left : null;
     } finally {
       lock.unlock();

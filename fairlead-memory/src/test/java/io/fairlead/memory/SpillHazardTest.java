@@ -21,6 +21,7 @@ import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
@@ -418,6 +419,46 @@ class SpillHazardTest {
     assertThat(second.getNow()).isEqualTo(Tier.HOST);
     assertContent(other, 9);
     other.close();
+    assertNothingIsLeft();
+  }
+
+  @Test
+  void h8AnImageIsMadeAnewOnlyWhileNobodyReadsIt() {
+    DeviceBuffer buffer = filled(7);
+    HostTier tier =
+        new HostTier(device.context().openHostBlocks(1 << 20), 1 << 20, 4096, MemoryFailures.NONE);
+    HostImage image = Objects.requireNonNull(tier.begin(BYTES));
+    assertThat(image.mayBeMadeAnew()).isTrue();
+    DeviceStream user = world.newStream();
+    user.fill(buffer, 0, BYTES, (byte) 8);
+    image.usedUntil(user.mark());
+    assertThat(image.mayBeMadeAnew()).as("the device may still read it").isFalse();
+    Completion<Void> ended = user.reached();
+    stepper.completeAll();
+    assertThat(ended.isDone()).isTrue();
+    assertThat(image.mayBeMadeAnew()).isTrue();
+    image.retain();
+    assertThat(image.mayBeMadeAnew()).as("somebody else may").isFalse();
+    image.release();
+    assertThat(image.mayBeMadeAnew()).isTrue();
+    image.release();
+    buffer.close();
+    assertNothingIsLeft();
+  }
+
+  @Test
+  void h8WhatWasWrittenSinceIsSpilledInTheSamePlace() {
+    DeviceBuffer buffer = spilled(7);
+    for (int value = 8; value < 12; value++) {
+      device.stream().fill(buffer, 0, BYTES, (byte) value);
+      settle();
+      Completion<Tier> again = begin(buffer);
+      settle();
+      assertThat(again.getNow()).isEqualTo(Tier.HOST);
+      assertThat(device.memory().onHost()).isEqualTo(BYTES);
+      assertContent(buffer, value);
+    }
+    buffer.close();
     assertNothingIsLeft();
   }
 
