@@ -280,7 +280,18 @@ public final class Comm implements AutoCloseable {
    * before wait for it, and so do those behind them.
    */
   public void handle(int handlerId, MessageHandler handler) {
-    inflow.handle(handlerId, Objects.requireNonNull(handler, "handler"));
+    inflow.handle(handlerId, null, Objects.requireNonNull(handler, "handler"));
+  }
+
+  /**
+   * The same, in two steps: a message's header comes first, then its blobs, to where {@code places}
+   * says. That spares making memory for each message and copying it there, and costs that the next
+   * message for such a handler stays with its sender until this one is handled. Blobs of messages
+   * that came before this call come in memory made for them.
+   */
+  public void handle(int handlerId, MessagePlaces places, MessageHandler handler) {
+    Objects.requireNonNull(places, "places");
+    inflow.handle(handlerId, places, Objects.requireNonNull(handler, "handler"));
   }
 
   /**
