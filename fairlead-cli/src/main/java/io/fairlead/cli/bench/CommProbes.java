@@ -36,9 +36,17 @@ final class CommProbes {
 
   /**
    * Rounds that are not counted for each that is: about a second of them, which the compiler needs
-   * beside ranks that have one core.
+   * where it shares its rank's core; no more than {@link #WARM_UP_NANOS_MAX} on a machine that is
+   * full.
    */
   private static final int SMALL_WARM_UPS = 20;
+
+  private static final long WARM_UP_NANOS_MAX = 3_000_000_000L;
+
+  /** In front of each message of a batch: whether another one follows. */
+  private static final long MORE = 1;
+
+  private static final long LAST = 2;
 
   private static final int LARGE_BATCH = 4;
   private static final int LARGE_SAMPLES = 150;
@@ -123,16 +131,29 @@ final class CommProbes {
     MemorySegment in = memory(bytes);
     double[] nanos = new double[isRoot() ? samples : 0];
     comm.barrier().await();
+    if (!isRoot()) {
+      do {
+        roundTrips(batch, out, in);
+      } while (in.get(JAVA_LONG, 0) == MORE);
+      return nanos;
+    }
+    long until = System.nanoTime() + WARM_UP_NANOS_MAX;
     for (int i = -warmUps * samples; i < samples; i++) {
+      i = i < 0 && System.nanoTime() - until > 0 ? 0 : i;
+      out.set(JAVA_LONG, 0, i + 1 < samples ? MORE : LAST);
       long start = System.nanoTime();
-      for (int j = 0; j < batch; j++) {
-        roundTrip(TAG, out, in);
-      }
-      if (isRoot() && i >= 0) {
+      roundTrips(batch, out, in);
+      if (i >= 0) {
         nanos[i] = (double) (System.nanoTime() - start) / batch / 2;
       }
     }
     return nanos;
+  }
+
+  private void roundTrips(int batch, MemorySegment out, MemorySegment in) {
+    for (int j = 0; j < batch; j++) {
+      roundTrip(TAG, out, in);
+    }
   }
 
   private void roundTrip(int tag, MemorySegment out, MemorySegment in) {
@@ -258,7 +279,9 @@ final class CommProbes {
     MemorySegment header = memory(HEADER);
     Blob[] blobs = Arrays.stream(blobMemory()).map(Blob::of).toArray(Blob[]::new);
     comm.barrier().await();
+    long until = System.nanoTime() + WARM_UP_NANOS_MAX;
     for (int i = -BLOBS_WARM_UPS * samples; i < samples && isRoot(); i++) {
+      i = i < 0 && System.nanoTime() - until > 0 ? 0 : i;
       long start = System.nanoTime();
       for (int j = 0; j < BLOBS_BATCH; j++) {
         answer = Completion.source();
