@@ -150,7 +150,8 @@ public final class Comm implements AutoCloseable {
    * Sends the blobs, as one run of bytes, to a receive with the same tag.
    *
    * @return done when the blobs may be reused: at once if the receive was posted or the receiver
-   *     has room, else when the message is received. Null as its value
+   *     has room (a long message waits some 50 µs for its receive before it takes that), else when
+   *     the message is received. Null as its value
    * @throws IllegalArgumentException for a wrong peer or tag, or confined memory
    */
   public Completion<@Nullable Void> send(int peer, int tag, MemorySegment... blobs) {
@@ -280,7 +281,18 @@ public final class Comm implements AutoCloseable {
    * before wait for it, and so do those behind them.
    */
   public void handle(int handlerId, MessageHandler handler) {
-    inflow.handle(handlerId, Objects.requireNonNull(handler, "handler"));
+    inflow.handle(handlerId, null, Objects.requireNonNull(handler, "handler"));
+  }
+
+  /**
+   * The same, in two steps: a message's header comes first, then its blobs, to where {@code places}
+   * says. That spares making memory for each message and copying it there, and costs that the next
+   * message for such a handler stays with its sender until this one is handled. Blobs of messages
+   * that came before this call come in memory made for them.
+   */
+  public void handle(int handlerId, MessagePlaces places, MessageHandler handler) {
+    Objects.requireNonNull(places, "places");
+    inflow.handle(handlerId, places, Objects.requireNonNull(handler, "handler"));
   }
 
   /**

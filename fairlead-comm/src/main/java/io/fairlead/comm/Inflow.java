@@ -24,7 +24,8 @@ import org.jspecify.annotations.Nullable;
  * which they came.
  *
  * <pre>
- * HELD    → LANDING   there is room, or it is the next one to be handled: its blobs may come
+ * HELD    → LANDING   there is room, or it is the next one to be handled: its blobs may come. With
+ *                     places of the handler's owner: the latter only, and those are chosen then
  * LANDING → LANDED    they are here; the sender was told
  * LANDING → LOST      they will not come; the sender was told
  * LANDED  → handled   on the communication thread, in order
@@ -58,7 +59,7 @@ final class Inflow implements MessageListener {
   private static final long PAUSE_NANOS = 1_000;
 
   private final CommEngine engine;
-  private final Map<Integer, MessageHandler> handlers = new ConcurrentHashMap<>();
+  private final Map<Integer, Handling> handlers = new ConcurrentHashMap<>();
   private final ReentrantLock lock = new ReentrantLock();
   private final Queue<Item> queue = new ArrayDeque<>();
   private final AtomicBoolean scheduled = new AtomicBoolean();
@@ -68,12 +69,19 @@ final class Inflow implements MessageListener {
   /** Volatile: whoever ends a pause schedules a drain after that. */
   private volatile boolean paused;
 
+  /**
+   * What is done with the messages of one handler.
+   *
+   * @param places null: the blobs come in memory made for them
+   */
+  private record Handling(@Nullable MessagePlaces places, MessageHandler handler) {}
+
   Inflow(CommEngine engine) {
     this.engine = engine;
   }
 
-  void handle(int id, MessageHandler handler) {
-    if (handlers.putIfAbsent(id, handler) != null) {
+  void handle(int id, @Nullable MessagePlaces places, MessageHandler handler) {
+    if (handlers.putIfAbsent(id, new Handling(places, handler)) != null) {
       throw new IllegalStateException("handler " + id + " is set already: choose another id");
     }
     engine.loop();
@@ -92,7 +100,14 @@ final class Inflow implements MessageListener {
   }
 
   private @Nullable MessageHandler handler(Item item) {
-    return paused ? null : handlers.get(item.handler);
+    Handling handling = paused ? null : handlers.get(item.handler);
+    return handling == null ? null : handling.handler;
+  }
+
+  /** Who chooses the places of its blobs; null: nobody. */
+  private @Nullable MessagePlaces places(Item item) {
+    Handling handling = item.lengths.length == 0 ? null : handlers.get(item.handler);
+    return handling == null ? null : handling.places;
   }
 
   // --- arriving: on the sender's thread or in the transport's progress -------------------------
@@ -100,12 +115,13 @@ final class Inflow implements MessageListener {
   @Override
   public void arrived(Arrival arrival) {
     Item item = new Item(arrival);
+    boolean chosen = places(item) != null;
     TransportException refusal;
     boolean room;
     Owner.lock(lock);
     try {
       refusal = closed;
-      room = refusal == null && bytes + item.bytes <= engine.config.messageBytes();
+      room = refusal == null && !chosen && bytes + item.bytes <= engine.config.messageBytes();
       if (refusal == null) {
         queue.add(item);
       }
@@ -132,10 +148,14 @@ final class Inflow implements MessageListener {
   }
 
   private void accept(Item item) {
-    if (!item.begin()) {
+    if (item.makePlaces() && item.takeHeader()) {
+      land(item);
+    } else {
       end(item, Item.LOST);
-      return;
     }
+  }
+
+  private void land(Item item) {
     item.arrival.accept(
         item.blobs,
         new Arrival.Landing() {
@@ -191,6 +211,9 @@ final class Inflow implements MessageListener {
         return false;
       }
       if (head.state == Item.HELD) {
+        if (paused && places(head) != null) {
+          return false;
+        }
         take(head);
         accept = true;
       } else if (head.state == Item.LANDED) {
@@ -206,17 +229,59 @@ final class Inflow implements MessageListener {
       lock.unlock();
     }
     if (accept) {
-      engine.inside(
-          () -> {
-            accept(head);
-            return true;
-          });
+      letIn(head);
     } else if (handler != null) {
       run(handler, head);
     } else {
       release(head);
     }
     return true;
+  }
+
+  private void letIn(Item head) {
+    MessagePlaces places = places(head);
+    if (places == null) {
+      inside(() -> accept(head));
+    } else if (!engine.inside(head::takeHeader)) {
+      end(head, Item.LOST);
+    } else if (choose(head, places)) {
+      inside(() -> land(head));
+    } else {
+      inside(() -> head.arrival.refuse(unplaced()));
+      end(head, Item.LOST);
+    }
+  }
+
+  private void inside(Runnable body) {
+    engine.inside(
+        () -> {
+          body.run();
+          return true;
+        });
+  }
+
+  /** Outside the transport, since it is the user's code; false: the world is over for it. */
+  private boolean choose(Item item, MessagePlaces places) {
+    try {
+      item.place(places.choose(item.source, item.header, item.lengths.clone()));
+      return true;
+    } catch (RuntimeException | Error e) {
+      engine.abort(
+          new IllegalStateException(
+              "the choice of places for handler "
+                  + item.handler
+                  + " of rank "
+                  + engine.rank()
+                  + " failed on a message from rank "
+                  + item.source,
+              e));
+      return false;
+    }
+  }
+
+  private TransportException unplaced() {
+    return new TransportException(
+        Reason.PEER_FAILED, "rank " + engine.rank() + " has no place for the message", null);
   }
 
   private void run(MessageHandler handler, Item item) {
@@ -383,6 +448,7 @@ final class Inflow implements MessageListener {
     final Arrival arrival;
     final int source;
     final int handler;
+    final long[] lengths;
     final long bytes;
     int state = HELD;
     MemorySegment header = Received.NO_DATA;
@@ -392,26 +458,66 @@ final class Inflow implements MessageListener {
       this.arrival = arrival;
       this.source = arrival.source();
       this.handler = arrival.handler();
+      this.lengths = new long[arrival.blobs()];
       long sum = arrival.headerBytes();
-      for (int i = 0; i < arrival.blobs(); i++) {
-        sum = Math.addExact(sum, arrival.bytes(i));
+      for (int i = 0; i < lengths.length; i++) {
+        lengths[i] = arrival.bytes(i);
+        sum = Math.addExact(sum, lengths[i]);
       }
       this.bytes = sum;
     }
 
-    /** Takes the header and makes the places of the blobs; false if nothing will come. */
-    boolean begin() {
+    /** Makes the places of the blobs; false if nothing will come. Inside the transport. */
+    boolean makePlaces() {
+      try {
+        blobs = new MemorySegment[lengths.length];
+        for (int i = 0; i < blobs.length; i++) {
+          blobs[i] = Segments.allocate(lengths[i]);
+        }
+        return true;
+      } catch (OutOfMemoryError e) {
+        return refuse(e);
+      }
+    }
+
+    /** Makes the header and reads it; false if nothing will come. Inside the transport. */
+    boolean takeHeader() {
       try {
         header = Segments.allocate(arrival.headerBytes());
-        blobs = new MemorySegment[arrival.blobs()];
-        for (int i = 0; i < blobs.length; i++) {
-          blobs[i] = Segments.allocate(arrival.bytes(i));
-        }
       } catch (OutOfMemoryError e) {
-        arrival.refuse(new TransportException(Reason.MEMORY, "no memory at the receiver", e));
-        return false;
+        return refuse(e);
       }
       return arrival.readHeader(header);
+    }
+
+    private boolean refuse(OutOfMemoryError cause) {
+      arrival.refuse(new TransportException(Reason.MEMORY, "no memory at the receiver", cause));
+      return false;
+    }
+
+    /**
+     * Takes the places that were chosen.
+     *
+     * @throws IllegalArgumentException if they do not fit
+     */
+    void place(MemorySegment[] chosen) {
+      if (chosen.length != lengths.length) {
+        throw new IllegalArgumentException(
+            lengths.length + " blobs need a place each, not " + chosen.length + " in all");
+      }
+      for (int i = 0; i < chosen.length; i++) {
+        if (HostBlob.writable(chosen[i]).byteSize() != lengths[i]) {
+          throw new IllegalArgumentException(
+              "blob "
+                  + i
+                  + " has "
+                  + lengths[i]
+                  + " bytes, its place "
+                  + chosen[i].byteSize()
+                  + ": slice it");
+        }
+      }
+      blobs = chosen.clone();
     }
   }
 }

@@ -14,6 +14,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import org.junit.jupiter.api.Test;
@@ -126,6 +127,81 @@ class MessageTest {
       world.rank(1).handle(1, (source, header, blobs) -> seen.complete(blobs.getFirst()));
       world.rank(0).message(1, 1, memory(0), Blob.of(bytes(1 << 20, 5))).await(SOON);
       assertThat(seen.completion().await(SOON).mismatch(bytes(1 << 20, 5))).isEqualTo(-1);
+    }
+  }
+
+  @Test
+  void theReceiverChoosesThePlacesOnceTheHeaderIsHereOneMessageAtATime_row004_3() {
+    try (World world = new World(2)) {
+      MemorySegment place = bytes(5000, 0);
+      List<String> order = new ArrayList<>();
+      Completion.Source<String> all = Completion.source();
+      world
+          .rank(1)
+          .handle(
+              1,
+              (source, header, lengths) -> {
+                order.add("choose " + value(header) + " " + Arrays.toString(lengths));
+                return new MemorySegment[] {place, memory(0)};
+              },
+              (source, header, blobs) -> {
+                long number = value(header);
+                boolean here = place.mismatch(bytes(5000, number)) == -1;
+                order.add(
+                    "handle " + number + (here && blobs.getFirst().equals(place) ? "" : " wrong"));
+                if (number == 3) {
+                  all.complete("all");
+                }
+              });
+      for (int i = 1; i <= 3; i++) {
+        world.rank(0).message(1, 1, longs(i), Blob.of(bytes(5000, i)), Blob.of(memory(0)));
+      }
+      all.completion().await(SOON);
+      assertThat(order)
+          .containsExactly(
+              "choose 1 [5000, 0]",
+              "handle 1",
+              "choose 2 [5000, 0]",
+              "handle 2",
+              "choose 3 [5000, 0]",
+              "handle 3");
+    }
+  }
+
+  @Test
+  void aMessageWithoutBlobsNeedsNoPlaces() {
+    try (World world = new World(2)) {
+      Completion.Source<Long> seen = Completion.source();
+      world
+          .rank(1)
+          .handle(
+              1,
+              (source, header, lengths) -> {
+                throw new AssertionError("nothing to choose");
+              },
+              (source, header, blobs) -> seen.complete(value(header)));
+      world.rank(0).message(1, 1, longs(4)).await(SOON);
+      assertThat(seen.completion().await(SOON)).isEqualTo(4);
+    }
+  }
+
+  @Test
+  void placesThatDoNotFitFailAllRanks() {
+    for (MemorySegment wrong : List.of(memory(7), memory(8).asReadOnly())) {
+      try (World world = new World(2)) {
+        Completion<Received> waiting = world.rank(0).receive(1, 1);
+        world
+            .rank(1)
+            .handle(
+                1,
+                (source, header, lengths) -> new MemorySegment[] {wrong},
+                (source, header, blobs) -> {});
+        Completion<?> sent = world.rank(0).message(1, 1, longs(1), Blob.of(memory(8)));
+        assertThatThrownBy(() -> sent.await(SOON)).isInstanceOf(CommException.class);
+        assertThatThrownBy(() -> waiting.await(SOON))
+            .hasStackTraceContaining("places for handler 1 of rank 1 failed")
+            .hasCauseInstanceOf(Throwable.class);
+      }
     }
   }
 

@@ -12,6 +12,7 @@ import io.fairlead.task.TaskScope;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
@@ -28,15 +29,28 @@ final class CommProbes {
   static final int LARGE = 1 << 20;
 
   private static final int BLOBS_HANDLER = 1;
+  private static final int MADE_HANDLER = 2;
 
   private static final int SMALL_BATCH = 100;
   private static final int SMALL_SAMPLES = 400;
 
-  /** Rounds that are not counted for each that is: the compiler needs some 300,000 messages. */
-  private static final int SMALL_WARM_UPS = 4;
+  /**
+   * Rounds that are not counted for each that is: about a second of them, which the compiler needs
+   * where it shares its rank's core; no more than {@link #WARM_UP_NANOS_MAX} on a machine that is
+   * full.
+   */
+  private static final int SMALL_WARM_UPS = 20;
+
+  private static final long WARM_UP_NANOS_MAX = 3_000_000_000L;
+
+  /** In front of each message of a batch: whether another one follows. */
+  private static final long MORE = 1;
+
+  private static final long LAST = 2;
 
   private static final int LARGE_BATCH = 4;
   private static final int LARGE_SAMPLES = 150;
+  private static final int LARGE_WARM_UPS = 8;
 
   private static final int TASKS = 64;
   private static final int RATE_EACH = 400;
@@ -47,6 +61,7 @@ final class CommProbes {
   private static final int BLOB = 64 << 10;
   private static final int BLOBS_BATCH = 10;
   private static final int BLOBS_SAMPLES = 200;
+  private static final int BLOBS_WARM_UPS = 5;
 
   private static final int FLOOD = 200_000;
   private static final int FLOOD_BYTES = 4_000;
@@ -108,7 +123,7 @@ final class CommProbes {
 
   /** Half of a round trip of 1 MiB; nanoseconds. */
   double[] large() {
-    return halfRoundTrips(LARGE, LARGE_BATCH, rounds(LARGE_SAMPLES), 1);
+    return halfRoundTrips(LARGE, LARGE_BATCH, rounds(LARGE_SAMPLES), LARGE_WARM_UPS);
   }
 
   private double[] halfRoundTrips(int bytes, int batch, int samples, int warmUps) {
@@ -116,16 +131,29 @@ final class CommProbes {
     MemorySegment in = memory(bytes);
     double[] nanos = new double[isRoot() ? samples : 0];
     comm.barrier().await();
+    if (!isRoot()) {
+      do {
+        roundTrips(batch, out, in);
+      } while (in.get(JAVA_LONG, 0) == MORE);
+      return nanos;
+    }
+    long until = System.nanoTime() + WARM_UP_NANOS_MAX;
     for (int i = -warmUps * samples; i < samples; i++) {
+      i = i < 0 && System.nanoTime() - until > 0 ? 0 : i;
+      out.set(JAVA_LONG, 0, i + 1 < samples ? MORE : LAST);
       long start = System.nanoTime();
-      for (int j = 0; j < batch; j++) {
-        roundTrip(TAG, out, in);
-      }
-      if (isRoot() && i >= 0) {
+      roundTrips(batch, out, in);
+      if (i >= 0) {
         nanos[i] = (double) (System.nanoTime() - start) / batch / 2;
       }
     }
     return nanos;
+  }
+
+  private void roundTrips(int batch, MemorySegment out, MemorySegment in) {
+    for (int j = 0; j < batch; j++) {
+      roundTrip(TAG, out, in);
+    }
   }
 
   private void roundTrip(int tag, MemorySegment out, MemorySegment in) {
@@ -213,31 +241,51 @@ final class CommProbes {
   // --- blobs ------------------------------------------------------------------------------------
 
   /**
-   * Half of a round trip of a header and four blobs of 64 KiB; nanoseconds. Once for each world.
+   * Half of a round trip of a header and four blobs of 64 KiB, which come to the same places each
+   * time, as in C; nanoseconds. Once for each world.
    */
   double[] blobs() {
+    MemorySegment[] places = blobMemory();
+    comm.handle(
+        BLOBS_HANDLER,
+        (source, got, lengths) -> places,
+        (source, got, blobs) -> answered(BLOBS_HANDLER, got, blobs));
+    return blobs(BLOBS_HANDLER);
+  }
+
+  /** The same with memory that is made for each message. Once for each world. */
+  double[] blobsMade() {
+    comm.handle(MADE_HANDLER, (source, got, blobs) -> answered(MADE_HANDLER, got, blobs));
+    return blobs(MADE_HANDLER);
+  }
+
+  private MemorySegment[] blobMemory() {
+    MemorySegment[] blobs = new MemorySegment[BLOBS];
+    Arrays.setAll(blobs, blob -> memory(BLOB));
+    return blobs;
+  }
+
+  private void answered(int handler, MemorySegment header, List<MemorySegment> blobs) {
+    if (isRoot()) {
+      answer.complete("answered");
+    } else {
+      comm.message(peer, handler, header, blobs.stream().map(Blob::of).toArray(Blob[]::new));
+    }
+  }
+
+  private double[] blobs(int handler) {
     int samples = rounds(BLOBS_SAMPLES);
     double[] nanos = new double[isRoot() ? samples : 0];
     MemorySegment header = memory(HEADER);
-    Blob[] blobs = new Blob[BLOBS];
-    for (int i = 0; i < BLOBS; i++) {
-      blobs[i] = Blob.of(memory(BLOB));
-    }
-    comm.handle(
-        BLOBS_HANDLER,
-        (source, got, gotBlobs) -> {
-          if (isRoot()) {
-            answer.complete("answered");
-          } else {
-            send(got, gotBlobs.stream().map(Blob::of).toArray(Blob[]::new));
-          }
-        });
+    Blob[] blobs = Arrays.stream(blobMemory()).map(Blob::of).toArray(Blob[]::new);
     comm.barrier().await();
-    for (int i = -samples; i < samples && isRoot(); i++) {
+    long until = System.nanoTime() + WARM_UP_NANOS_MAX;
+    for (int i = -BLOBS_WARM_UPS * samples; i < samples && isRoot(); i++) {
+      i = i < 0 && System.nanoTime() - until > 0 ? 0 : i;
       long start = System.nanoTime();
       for (int j = 0; j < BLOBS_BATCH; j++) {
         answer = Completion.source();
-        Completion<@Nullable Void> sent = send(header, blobs);
+        Completion<@Nullable Void> sent = comm.message(peer, handler, header, blobs);
         answer.completion().await();
         sent.await();
       }
@@ -247,10 +295,6 @@ final class CommProbes {
     }
     comm.barrier().await();
     return nanos;
-  }
-
-  private Completion<@Nullable Void> send(MemorySegment header, Blob[] blobs) {
-    return comm.message(peer, BLOBS_HANDLER, header, blobs);
   }
 
   // --- flood ------------------------------------------------------------------------------------

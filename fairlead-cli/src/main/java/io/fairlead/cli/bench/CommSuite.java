@@ -79,14 +79,18 @@ final class CommSuite implements PartwiseSuite {
 
     /** For the JVM of a rank. */
     List<String> properties() {
-      return this == SERIALIZED ? List.of() : List.of("-Dfairlead.mpi.threads=funneled");
+      return this == SERIALIZED
+          ? CommWorker.FIXED_HEAP
+          : Stream.concat(
+                  CommWorker.FIXED_HEAP.stream(), Stream.of("-Dfairlead.mpi.threads=funneled"))
+              .toList();
     }
   }
 
   private static final List<Figure> FIGURES =
       List.of(
           overC("8B.inline", Group.PING_PONG, "half.8", "pingpong", "half.8", 1.3, 1.15),
-          overC("8B.affine", Group.AFFINE, "affine.8", "pingpong", "half.8", 4, 2),
+          overC("8B.affine", Group.AFFINE, "affine.8", "pingpong", "half.8", 4.0, 2.0),
           overC("1MiB.inline", Group.PING_PONG, "half.1m", "pingpong", "half.1m", 1.1, 1.02),
           shifted(
               "1MiB.shift", Group.PING_PONG, "half.1m", "pingpong", Kind.TIME_OVER_C, 1.2, 1.05),
@@ -94,11 +98,18 @@ final class CommSuite implements PartwiseSuite {
           rateOverC("rate.affine", Group.AFFINE_RATE, "affine.rate", 0.15, 0.5),
           shifted("rate.shift", Group.RATE, "rate", "rate", Kind.RATE_OVER_C, 0.05, 0.12),
           overC("blobs", Group.BLOBS, "blobs", "blobs", "blobs", 1.5, 1.2),
+          overC("blobs.made", Group.BLOBS, "blobs.made", "blobs", "blobs", null, null),
           alone("8B.shift.callback", Group.SHIFT, "shift.callback", 5, 3),
           alone("8B.shift.task", Group.SHIFT, "shift.task", 12, 6));
 
   private static Figure overC(
-      String row, Group group, String name, String part, String theirs, double must, double goal) {
+      String row,
+      Group group,
+      String name,
+      String part,
+      String theirs,
+      @Nullable Double must,
+      @Nullable Double goal) {
     return new Figure(
         row, group, name, part, theirs, Kind.TIME_OVER_C, Threads.SERIALIZED, must, goal);
   }
@@ -335,7 +346,9 @@ final class CommSuite implements PartwiseSuite {
             .filter(figure -> options.wants(figure.id(IN_PROCESS)))
             .toList();
     Map<String, Samples> ours =
-        runs.inProcess(ChildProcess.Place.all(), job(options, groups(wanted)));
+        runs.inProcess(
+            ChildProcess.Place.all(),
+            new Job(groups(wanted), scale(options), 0, CommWorker.FIXED_HEAP));
     List<Row> rows = new ArrayList<>();
     for (Figure figure : wanted) {
       Samples samples = ours.get(figure.name());

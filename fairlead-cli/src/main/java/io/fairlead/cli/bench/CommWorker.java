@@ -27,7 +27,10 @@ import picocli.CommandLine.Parameters;
  */
 @Command(name = "comm-worker", hidden = true)
 public final class CommWorker implements Callable<Integer> {
-  /** Enough for the few objects of a flood, taken at once: it grows no more. */
+  /**
+   * Enough for the few objects of messages, taken and touched at once: it grows no more, and no
+   * first access is timed, which is so in C too.
+   */
   static final List<String> FIXED_HEAP = List.of("-Xms512m", "-Xmx512m", "-XX:+AlwaysPreTouch");
 
   static final int CLOSES = 1_000;
@@ -167,7 +170,10 @@ public final class CommWorker implements Callable<Integer> {
               case AFFINE -> print("affine.8", probes.smallAffine());
               case RATE -> print("rate", probes.rate());
               case AFFINE_RATE -> print("affine.rate", probes.rateAffine());
-              case BLOBS -> print("blobs", probes.blobs());
+              case BLOBS -> {
+                print("blobs", probes.blobs());
+                print("blobs.made", probes.blobsMade());
+              }
               case SHIFT -> {
                 print("shift.callback", managers.shiftedToCallback());
                 print("shift.task", managers.shiftedToTask());

@@ -82,6 +82,7 @@ class CommSuiteTest {
     requireSamples(measured((probes, managers) -> probes.rate()), 5);
     requireSamples(measured((probes, managers) -> probes.rateAffine()), 5);
     requireSamples(measured((probes, managers) -> probes.blobs()), 5);
+    requireSamples(measured((probes, managers) -> probes.blobsMade()), 5);
   }
 
   @Test

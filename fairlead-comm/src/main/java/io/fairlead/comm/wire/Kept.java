@@ -7,7 +7,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <pre>
  * WHOLE    its bytes are in a block of ours; the sender was told it is sent
- * OFFERED  its bytes are with the sender, who waits
+ * OFFERED  its bytes are with the sender, who waits; for good, or for some polls
  * LANDING  its bytes are on their way to a block of ours; then WHOLE
  * FAULTY   it has no bytes: the sender could not read them, and knows
  * </pre>
@@ -36,6 +36,9 @@ final class Kept {
 
   /** Which came first. */
   long order;
+
+  /** OFFERED: after how many polls it may be taken without a receive. */
+  long earlyAt;
 
   State state = State.OFFERED;
   Blocks.@Nullable Block block;

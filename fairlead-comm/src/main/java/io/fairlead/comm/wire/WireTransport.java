@@ -353,6 +353,7 @@ public final class WireTransport implements Transport {
     } finally {
       rank.polling = false;
     }
+    intake.polled();
     settle();
     rank.flush();
     return found > 0;
