@@ -51,7 +51,9 @@ import org.jspecify.annotations.Nullable;
  * more. Fresh ones wait in strict order behind every continuing one. So nobody new begins while
  * somebody who began lacks memory, a large fresh request is never overtaken by a small fresh one,
  * and a request that fits is never stuck behind one whose memory it holds itself. A continuing
- * request can be overtaken only by others that continue, which end.
+ * request can be overtaken only by others that continue, which end. What comes back does not: the
+ * same bytes go back and forth as long as the device is full. So who begins, other than by a
+ * reservation, continues once {@link #OVERTAKEN_MAX} of them have passed him.
  *
  * <p>One that begins may have to be waited for, too: by who joins its task, or wants the engine
  * that it is in. If the first of the queue waits for one of those, the ladder lets it pass ({@link
@@ -62,6 +64,14 @@ import org.jspecify.annotations.Nullable;
  * room} of {@link Account}, belong to it; {@code waiting} is also read without it.
  */
 final class Budget {
+  /** Of the limit: so much at most is made free at once for those who begin, but for the first. */
+  private static final int TOGETHER_PART = 16;
+
+  private static final int TOGETHER_MAX = 64;
+
+  /** So often others bring back ahead of one who begins. */
+  static final int OVERTAKEN_MAX = 16;
+
   private final long limit;
   private final BriefLock lock = new BriefLock();
 
@@ -75,6 +85,9 @@ final class Budget {
 
   /** The open ones, in the order of making. */
   private final Set<Room> rooms = new LinkedHashSet<>();
+
+  /** How often somebody got what he brings back. */
+  private long returns;
 
   /** How often somebody got or gave back something. */
   private long changes;
@@ -307,6 +320,7 @@ final class Budget {
       refused = granted ? null : refusal;
       if (!granted && refused == null) {
         request.since = System.nanoTime();
+        request.returnsBefore = returns;
         queueOf(request).addLast(request);
         waiting = queued();
       }
@@ -421,10 +435,24 @@ final class Budget {
     return true;
   }
 
+  /**
+   * What comes back goes ahead of who begins, and while a device is full something does at any
+   * time. That has no end as work that was begun has: so after some of them he continues.
+   */
+  private void countOvertaken() {
+    while (!fresh.isEmpty()
+        && !fresh.getFirst().isPatient()
+        && returns - fresh.getFirst().returnsBefore >= OVERTAKEN_MAX
+        && !Mutant.on("budget.overtaken.ever")) {
+      continuing.addLast(fresh.removeFirst());
+    }
+  }
+
   private List<Request> grantWaiting() {
     List<Request> granted = List.of();
     int left = queued();
     if (left > 0) {
+      countOvertaken();
       granted = new ArrayList<>();
       grantWhatFits(continuing, granted);
       grantWhatFits(heirs, granted);
@@ -474,6 +502,7 @@ final class Budget {
       granted.add(charge);
     }
     request.charges = granted;
+    returns++;
     return true;
   }
 
@@ -763,7 +792,7 @@ final class Budget {
 
   /**
    * Bytes that buffers would have to leave to others: what those who wait want, besides what is
-   * free or on its way; of those who begin, only the first, since the others wait for him.
+   * free or on its way; of those who begin, only the first ones, since the others wait for them.
    */
   long missing() {
     lock.lock();
@@ -834,11 +863,25 @@ final class Budget {
     return all;
   }
 
-  /** Who continues, and the first of those who begin. */
+  /**
+   * Who continues, and the first of those who begin; with the small ones right behind him, for whom
+   * room is made on the same way: else each of many would wait for as many ways as are before him.
+   */
   private List<Request> nextOnes() {
     List<Request> next = allContinuing();
-    if (!fresh.isEmpty()) {
-      next.add(fresh.getFirst());
+    long bytes = 0;
+    int count = 0;
+    for (Request request : fresh) {
+      bytes += request.bytes;
+      boolean together = bytes <= limit / TOGETHER_PART && count < TOGETHER_MAX;
+      if (count > 0 && (!together || request.isPatient())) {
+        break;
+      }
+      next.add(request);
+      count++;
+      if (request.isPatient() || Mutant.on("budget.fresh.one-by-one")) {
+        break;
+      }
     }
     return next;
   }
@@ -959,6 +1002,19 @@ final class Budget {
         begun.forEach(request -> drawnOn.put(request, roomsOf(request)));
       }
       return new Picture(goOn, begun, now, drawnOn, changes, fresh.peekFirst());
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Who has a reservation, whether or not he uses it. */
+  List<Task> reserving() {
+    lock.lock();
+    try {
+      return rooms.stream()
+          .map(room -> room.keeper.account().owner)
+          .filter(Objects::nonNull)
+          .toList();
     } finally {
       lock.unlock();
     }
@@ -1099,6 +1155,9 @@ final class Budget {
 
     /** When it began to wait, of {@link System#nanoTime}; set before it waits. */
     long since;
+
+    /** How many had brought back by then; set before it waits. */
+    long returnsBefore;
 
     /** Whether it is now. Under the lock. */
     boolean borrows;

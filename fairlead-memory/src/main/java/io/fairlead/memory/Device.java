@@ -69,6 +69,11 @@ public final class Device implements AutoCloseable {
   /** How long who draws on a reservation waits before others leave for a block. */
   private static final long OTHERS_END_NANOS = 1_000_000_000;
 
+  /**
+   * How often who holds everything himself looks, at most, whether nothing is under way for him.
+   */
+  private static final long ALONE_MIN_NANOS = 1_000_000;
+
   /** Longer waits are as good as for ever, and may not overflow. */
   private static final Duration MAKE_ROOM_MAX = Duration.ofDays(1);
 
@@ -599,9 +604,10 @@ public final class Device implements AutoCloseable {
     try {
       while (true) {
         long left = limit - (System.nanoTime() - start);
-        boolean alone = isAlone(account);
+        boolean own = budget.heldOnlyBy(account);
+        boolean alone = own && spiller.standsStill();
         long grace = Math.max(config.graceNanos(), spiller.hopeNanos(request));
-        long step = alone ? Math.min(left, grace) : left;
+        long step = own ? Math.min(left, Math.max(grace, ALONE_MIN_NANOS)) : left;
         if (Waiting.await(budget, reclaimer, request, Math.max(step, 0))) {
           return;
         }
@@ -666,7 +672,7 @@ public final class Device implements AutoCloseable {
 
   /** Whether nobody else gives anything back. */
   private boolean isAlone(Account account) {
-    return !spiller.isBusy() && budget.heldOnlyBy(account);
+    return spiller.standsStill() && budget.heldOnlyBy(account);
   }
 
   private String whyNot(boolean alone, Budget.Request request) {

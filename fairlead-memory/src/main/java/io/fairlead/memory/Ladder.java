@@ -596,6 +596,9 @@ final class Ladder {
   private static Set<Task> keeping(List<Ladder> ladders) {
     Set<Task> found = Collections.newSetFromMap(new IdentityHashMap<>());
     for (Ladder ladder : ladders) {
+      if (!Mutant.on("oom.reserved.kept-by-nobody")) {
+        found.addAll(ladder.budget.reserving());
+      }
       for (Storage storage : ladder.live) {
         Storage.Kept kept = storage.kept(false);
         for (Keeper each : kept == null ? List.<Keeper>of() : kept.by()) {
@@ -709,7 +712,8 @@ final class Ladder {
     }
     addPaid(rest, involved);
     Victim victim = victim(rest, involved);
-    if (victim == null && !mayFail(level, rest)) {
+    boolean mayBeOthers = victim != null && isSplitForOthers(victim, involved, level);
+    if ((victim == null || mayBeOthers) && !mayFail(level, rest)) {
       return false;
     }
     if (!isStillSo(rest, views, level, keeping)) {
@@ -746,6 +750,24 @@ final class Ladder {
         involved.add(Keeper.of(each.account));
       }
     }
+  }
+
+  /**
+   * Whether it would be split for what somebody else may end: a lease or a hold of its that was
+   * handed on. It gets no smaller by giving way, so that waits as long as a failure does.
+   */
+  private static boolean isSplitForOthers(Victim victim, List<Keeper> involved, Level level) {
+    return level != Level.CERTAIN
+        && isAlone(victim, involved)
+        && involved.stream().anyMatch(each -> each.isHandedOn() && each.graph == null)
+        && !Mutant.on("oom.split.hasty");
+  }
+
+  /** Whether all that is in its way is its own. */
+  private static boolean isAlone(Victim victim, List<Keeper> involved) {
+    // who waits for the turn has somebody else in the way: whoever has it
+    return victim.waits.request != null
+        && involved.stream().allMatch(keeper -> isOwn(victim.attempt, keeper));
   }
 
   /** What is not certain has to last. */
@@ -841,10 +863,7 @@ final class Ladder {
       Level level,
       String graph) {
     Try attempt = victim.attempt;
-    // who waits for the turn has somebody else in the way: whoever has it
-    boolean alone =
-        victim.waits.request != null
-            && involved.stream().allMatch(keeper -> isOwn(attempt, keeper));
+    boolean alone = isAlone(victim, involved);
     Verdict.Kind kind = alone ? Verdict.Kind.SPLIT : Verdict.Kind.ROLL_BACK;
     Blocked waits = victim.waits;
     long outside = 0;

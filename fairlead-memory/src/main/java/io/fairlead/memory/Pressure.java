@@ -1,6 +1,7 @@
 package io.fairlead.memory;
 
 import io.fairlead.device.spi.MemoryInfo;
+import io.fairlead.fault.Mutant;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Role;
 import java.util.ArrayList;
@@ -31,7 +32,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p><b>Against ourselves.</b> The limit knows nothing of what others allocate. So all of it that
  * is free is taken while this makes room, and what has left for them is kept from our own
- * allocations for {@link #KEPT_NANOS} more: he who has asked comes first.
+ * allocations for {@link #KEPT_NANOS} more: he who has asked comes first. Where nothing can leave
+ * since all of it is in use, it is given back and asked for again, after a pause: else those who
+ * use it would have to wait for what is kept from them, as long as he does.
  *
  * <p><b>Threads.</b> Any that may wait; no locks are held. Nobody is told by whom it is waited for,
  * since it is for a time only.
@@ -150,6 +153,8 @@ final class Pressure {
     /** What has left for him. */
     private final List<Charge> left = new ArrayList<>();
 
+    private long pauseNanos = PAUSE_MIN_NANOS;
+
     Effort(long bytes, long deadline) {
       this.bytes = bytes;
       this.deadline = deadline;
@@ -164,12 +169,32 @@ final class Pressure {
         if (free >= bytes || !goesOn || isLate()) {
           return free;
         }
-        goesOn =
+        boolean helped =
             askNext(bytes - free, tried, false, deadline)
                 || leave(bytes - free)
                 || askNext(bytes - free, tried, true, deadline)
                 || freed;
+        goesOn = helped || letOthersGoOn();
+        pauseNanos = helped ? PAUSE_MIN_NANOS : Math.min(2 * pauseNanos, PAUSE_MAX_NANOS);
       }
+    }
+
+    /**
+     * What is in use now need not be later, as long as its users go on: so they may have for a
+     * moment what is kept from them.
+     *
+     * @return false if nothing can leave later either, or there is no time for that
+     */
+    private boolean letOthersGoOn() {
+      if (!spiller.canHelp() || isVain() || deadline - System.nanoTime() <= pauseNanos) {
+        return false;
+      }
+      if (!keepsOn()) {
+        left.forEach(this::giveBack);
+        left.clear();
+      }
+      Waiting.pause(pauseNanos);
+      return true;
     }
 
     private boolean isLate() {
@@ -250,7 +275,7 @@ final class Pressure {
         long pause = PAUSE_MIN_NANOS;
         while (!granted) {
           long rest = deadline - System.nanoTime();
-          boolean vain = rest <= 0 || isVain();
+          boolean vain = rest <= 0 || isVain() || (spiller.standsStill() && !keepsOn());
           granted = Waiting.await(budget, reclaimer, request, vain ? 0 : Math.min(pause, rest));
           if (!granted && vain) {
             return null;
@@ -263,6 +288,10 @@ final class Pressure {
           Waiting.forget(budget, request);
         }
       }
+    }
+
+    private static boolean keepsOn() {
+      return Mutant.on("pressure.keeps-on");
     }
 
     /** Whether nothing can leave any more. */

@@ -67,11 +67,14 @@ import org.jspecify.annotations.Nullable;
  * onTheirWay, pack|              |        |
  * postponed, idle,|              |        |
  * full, pauseNanos|              |        |
+ * refused,        |              |        |
+ * refusals        |              |        |
  * asked           | its thread   | any    | volatile: others only see whether there is one
  * pausing,        | its thread,  | its    | volatile; the timer takes it back before it posts, so
  * watching        | the timer    | thread | that the look which it brings can ask for the next one
  * timers          | same         | tests  | atomic; lowered after it has posted
- * looks           | its thread   | tests  | atomic
+ * looks           | its thread   | any    | atomic
+ * looksOver       | its thread   | any    | volatile; read before looks
  * exhausted       | its thread   | any    | volatile; what is posted since makes it worth nothing
  * copying,        | its thread   | any    | atomic: bytes under way
  * descending      |              |        |
@@ -151,6 +154,12 @@ final class Spiller {
   /** Whether this look has met something that had no room below. */
   private boolean full;
 
+  /** Whether the machine has refused to pin for the last image. */
+  private boolean refused;
+
+  /** How often in a row it has. */
+  private int refusals;
+
   private final Idleness idle;
 
   /** Whom of others it has asked, and has no answer from yet. */
@@ -162,6 +171,9 @@ final class Spiller {
   private final AtomicInteger timers = new AtomicInteger();
 
   private final AtomicLong looks = new AtomicLong();
+
+  /** How many of them are over. */
+  private volatile long looksOver;
 
   Spiller(
       Device device,
@@ -261,6 +273,15 @@ final class Spiller {
     return copying.get() > 0 || descending.get() > 0 || asked != null || posted.get();
   }
 
+  /**
+   * Whether a look has found nothing that can leave for those who have waited since before this was
+   * {@link #needed}: nothing is on its way, and no look is going on, or to come at once.
+   */
+  boolean standsStill() {
+    long over = looksOver;
+    return !isBusy() && looks.get() == over;
+  }
+
   /** How long what is idle may take before it begins to leave for it. */
   long hopeNanos(Budget.Request request) {
     // two marks, and the look after them
@@ -338,21 +359,43 @@ final class Spiller {
       abandon();
       return;
     }
-    for (List<Copy> copies = ended.poll(); copies != null; copies = ended.poll()) {
-      commit(copies);
-    }
+    commitEnded();
     for (Descent descent = landed.poll(); descent != null; descent = landed.poll()) {
       land(descent);
     }
-    for (Wish wish = wishes.poll(); wish != null; wish = wishes.poll()) {
-      grant(wish);
-    }
+    grantWishes();
     hear();
     sendPack();
     makeRoomForPostponed();
     if (missing() > 0) {
       reclaimer.sweep();
       makeRoom();
+    }
+  }
+
+  /**
+   * What has ended by now. Asked for while others begin, too: a new image may take its time, and
+   * those who wait get theirs meanwhile.
+   */
+  private void commitEnded() {
+    for (List<Copy> copies = ended.poll(); copies != null; copies = ended.poll()) {
+      commit(copies);
+    }
+  }
+
+  /** Those that are there now: who wishes again and again must not keep this from the rest. */
+  private void grantWishes() {
+    int now = wishes.size();
+    for (int i = 0; i < now || Mutant.on("spill.wishes.all"); i++) {
+      Wish wish = wishes.poll();
+      if (wish == null) {
+        return;
+      }
+      grant(wish);
+      commitEnded();
+    }
+    if (!wishes.isEmpty()) {
+      post();
     }
   }
 
@@ -470,6 +513,7 @@ final class Spiller {
         case YES -> {
           left = left.without(victim.charge().bytes);
           pauseNanos = PAUSE_MIN_NANOS;
+          commitEnded();
         }
         case FULL -> {
           tooLarge = Math.min(tooLarge, Mutant.on("spill.full.all") ? 0 : storage.bytes);
@@ -720,10 +764,12 @@ final class Spiller {
     if (lane == null) {
       return Begun.NOT_NOW;
     }
+    refused = false;
     HostImage image = again == null ? begin(storage.bytes) : again;
     if (image == null) {
-      return Begun.FULL;
+      return wish == null && isRefusedForOnce() ? Begun.NOT_NOW : Begun.FULL;
     }
+    refusals = 0;
     if (!storage.beginCopy()) {
       image.release();
       return Begun.NOT_NOW;
@@ -974,9 +1020,16 @@ final class Spiller {
   private @Nullable HostImage take(long bytes) {
     try {
       return host == null ? null : host.begin(bytes);
-    } catch (DeviceException refused) {
+    } catch (DeviceException failure) {
+      refused = true;
       return null;
     }
+  }
+
+  /** Then it says nothing of those that come after it, and only the second one in a row does. */
+  private boolean isRefusedForOnce() {
+    refusals += refused ? 1 : 0;
+    return refused && refusals == 1 && !Mutant.on("spill.refused.once");
   }
 
   // --- further down -------------------------------------------------------------------------
@@ -1453,6 +1506,7 @@ final class Spiller {
         spiller.look();
         looked = true;
       } finally {
+        spiller.looksOver = spiller.looks.get(); // nobody else counts them
         if (!looked) {
           spiller.lookLater(); // those who wait must not pay for it
         }

@@ -2,6 +2,8 @@ package io.fairlead.memory;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.fairlead.fault.Mutant;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -132,6 +134,62 @@ class BudgetTest {
 
     budget.close(room);
     assertThat(isGranted(waiting)).isTrue();
+  }
+
+  /**
+   * The device is full, and at each moment somebody waits for what he brings back.
+   *
+   * @return how many of them pass one who begins, and has asked before all of them
+   */
+  private int passedBy(int most) {
+    ArrayDeque<Charge> there = new ArrayDeque<>();
+    for (int i = 0; i < 10; i++) {
+      there.add(granted(budget.charge(first, 100)));
+    }
+    Budget.Request begins = budget.charge(second, 100);
+    Budget.Request behind = budget.charge(third, 100);
+    int passed = 0;
+    for (; passed < most && !isGranted(begins); passed++) {
+      Charge below = there.removeFirst();
+      Budget.Request comesBack = budget.chargeAgain(first, List.of(below), List.of());
+      assertThat(isGranted(comesBack)).as("the device is full").isFalse();
+      free(below); // it leaves, for who waits longest of those who may have it
+      if (isGranted(comesBack)) {
+        there.add(cameBack(comesBack));
+      } else {
+        budget.withdraw(comesBack);
+      }
+    }
+    free(there.removeFirst());
+    if (passed < most) {
+      assertThat(isGranted(behind)).as("who asked next, and was passed as often").isTrue();
+    }
+    return passed;
+  }
+
+  @Test
+  void whatComesBackDoesNotPassWhoBeginsForEver() {
+    assertThat(passedBy(1000)).isBetween(Budget.OVERTAKEN_MAX, Budget.OVERTAKEN_MAX + 3);
+  }
+
+  @Test
+  void aBudgetThatLetsAllOfThemPassIsFound() {
+    try (var _ = Mutant.enable("budget.overtaken.ever")) {
+      assertThat(passedBy(1000)).isEqualTo(1000);
+    }
+  }
+
+  /** Room for the small ones behind the first who begins is made on the same way. */
+  @Test
+  void whatTheNextOnesLackIsMissingTooIfItIsLittle() {
+    granted(budget.charge(first, LIMIT));
+    budget.charge(second, 20);
+    assertThat(budget.missing()).isEqualTo(20);
+    budget.charge(third, 30);
+    assertThat(budget.missing()).isEqualTo(50);
+    budget.charge(new Account("large", 4, null), 400);
+    budget.charge(new Account("small", 5, null), 1);
+    assertThat(budget.missing()).as("the order stays as it is").isEqualTo(50);
   }
 
   @Test

@@ -326,6 +326,59 @@ class OomTest {
     }
   }
 
+  /** Who has nothing but a reservation there, and begins here. */
+  private void reserveThereAndWaitHere(MemoryConfig config) {
+    try (TestDevice own = TestDevice.open(config, Map.of("devices", "2"));
+        TaskScope<Long> scope = own.tasks.scope(ScopeOptions.of(ScopePolicy.COLLECT))) {
+      Device here = own.device;
+      Device there = own.devices.get(1);
+      CyclicBarrier bothKeep = new CyclicBarrier(2);
+      Fork<Long> reserves =
+          scope.fork(
+              eager("reserves"),
+              () -> {
+                try (Reservation reservation = there.reserve(60 * KIB)) {
+                  bothKeep.await();
+                  try (DeviceBuffer buffer = here.allocate(60 * KIB)) {
+                    return buffer.bytes() + reservation.bytes();
+                  }
+                }
+              });
+      Fork<Long> leases =
+          scope.fork(
+              eager("leases"),
+              () -> {
+                try (DeviceBuffer buffer = here.allocate(60 * KIB);
+                    Lease lease = buffer.lease(here.stream())) {
+                  bothKeep.await();
+                  try (DeviceBuffer more = there.allocate(60 * KIB)) {
+                    return more.bytes() + lease.bytes();
+                  }
+                }
+              });
+      scope.join();
+      assertThat(Stream.of(reserves, leases).filter(each -> each.failure() != null))
+          .singleElement()
+          .extracting(Fork::failure)
+          .asInstanceOf(InstanceOfAssertFactories.THROWABLE)
+          .isInstanceOf(OutOfDeviceMemoryException.class)
+          .hasMessageContaining("wait for memory themselves");
+    }
+  }
+
+  @Test
+  void whoHasOnlyAReservationOnAnotherDeviceIsPartOfTheGraph() {
+    reserveThereAndWaitHere(config());
+  }
+
+  @Test
+  void whoForgetsReservationsOnOtherDevicesIsFound() {
+    try (var _ = Mutant.enable("oom.reserved.kept-by-nobody")) {
+      assertThatThrownBy(() -> reserveThereAndWaitHere(config().withWait(Duration.ofMillis(200))))
+          .isInstanceOf(AssertionError.class);
+    }
+  }
+
   private static DeviceBuffer below(Device device) {
     DeviceBuffer buffer = device.allocate(60 * KIB);
     buffer.fill((byte) 1);
@@ -443,6 +496,53 @@ class OomTest {
       assertThat(takes.state()).isEqualTo(Fork.State.RUNNING);
       mayEnd.countDown();
       assertThat(scope.join()).containsExactly(60L * KIB, 60L * KIB);
+    }
+  }
+
+  /** All that is in its way is its own, but it is another one that ends it. */
+  private void handOnInATry(BooleanSupplier until) throws InterruptedException {
+    CountDownLatch mayEnd = new CountDownLatch(1);
+    Completion.Source<Lease> handedOn = Completion.source();
+    try (TaskScope<Long> scope = world.tasks.scope()) {
+      scope.fork(
+          eager("tries"),
+          () ->
+              Oom.retry(
+                  device,
+                  () -> {
+                    try (DeviceBuffer buffer = device.allocate(60 * KIB)) {
+                      Lease lease = buffer.lease(device.stream());
+                      lease.handOn();
+                      handedOn.complete(lease);
+                      return allocateAndClose(60);
+                    }
+                  }));
+      scope.fork(
+          eager("has"),
+          () -> {
+            try (Lease lease = handedOn.completion().await()) {
+              mayEnd.await();
+              return lease.bytes();
+            }
+          });
+      spinUntil(until);
+      Ladder.awaitLook();
+      mayEnd.countDown();
+      assertThat(scope.join()).containsExactly(60L * KIB, 60L * KIB);
+    }
+    assertThat(device.memory().waits().splits()).as("splits").isZero();
+  }
+
+  @Test
+  void aTryIsNotSplitForALeaseThatWasHandedOn() throws InterruptedException {
+    handOnInATry(() -> device.budget().waitingCount() > 0);
+  }
+
+  @Test
+  void whoSplitsAtOnceIsFound() {
+    try (var _ = Mutant.enable("oom.split.hasty")) {
+      assertThatThrownBy(() -> handOnInATry(() -> device.memory().waits().splits() > 0))
+          .hasStackTraceContaining("all that is in its way is its own");
     }
   }
 

@@ -21,6 +21,7 @@ import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.AfterEach;
@@ -857,6 +858,57 @@ class SpillableTest {
     assertThatThrownBy(() -> device.makeRoom(1, Duration.ZERO)).hasMessageContaining("was closed");
     world.close();
     world = null;
+  }
+
+  /** All but a little is held, so nothing can leave as long as those who hold it go on. */
+  private void allocateBesideWhoWantsMore(Duration wait) {
+    open((int) (TestDevice.MEMORY / UNIT), toHost(), wait, Duration.ofHours(1));
+    Thread asks = null;
+    try (DeviceBuffer held = device.allocate(TestDevice.MEMORY - 4 * UNIT)) {
+      Hold hold = held.hold();
+      AtomicLong room = new AtomicLong();
+      asks =
+          Thread.ofPlatform()
+              .start(
+                  () -> room.set(device.makeRoom(TestDevice.MEMORY / 2, Duration.ofSeconds(100))));
+      while (device.spiller().looks() == 0) { // it has begun to ask for what is not free
+        LockSupport.parkNanos(100_000);
+      }
+      try (DeviceBuffer small = device.allocate(2 * UNIT)) {
+        assertThat(small.bytes()).isEqualTo(2 * UNIT);
+        assertThat(room).as("room for others, not yet").hasValue(0);
+      } finally {
+        hold.close();
+      }
+      joined(asks);
+      assertThat(room.get()).isGreaterThanOrEqualTo(TestDevice.MEMORY / 2);
+    } finally {
+      if (asks != null) {
+        joined(asks);
+      }
+    }
+    awaitNothingKept();
+  }
+
+  private static void joined(Thread thread) {
+    try {
+      thread.join();
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  @Test
+  void whoWantsMoreThanCanLeaveDoesNotHoldUpOthers() {
+    allocateBesideWhoWantsMore(Duration.ofHours(1));
+  }
+
+  @Test
+  void whoKeepsWhatOthersWaitForIsFound() {
+    try (var _ = Mutant.enable("pressure.keeps-on")) {
+      assertThatThrownBy(() -> allocateBesideWhoWantsMore(Duration.ofMillis(500)))
+          .isInstanceOf(OutOfDeviceMemoryException.class);
+    }
   }
 
   /** Without anything to spill there is nothing to wait for, whatever the time. */
