@@ -20,6 +20,7 @@ import io.fairlead.task.WaitHelp;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.Objects;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
@@ -469,7 +470,7 @@ final class CommEngine {
   /** A call on its way to the communication thread; gives its slot back when it gets there. */
   private static final class Shifted extends LoopNode {
     private final CommEngine engine;
-    private final Request request;
+    private @Nullable Request request;
 
     Shifted(CommEngine engine, Request request) {
       this.engine = engine;
@@ -479,13 +480,19 @@ final class CommEngine {
     @Override
     void run() {
       engine.shifts.give(1);
-      engine.enter(request);
+      engine.enter(take());
     }
 
     @Override
     void late() {
       engine.shifts.give(1);
-      request.failed(over());
+      take().failed(over());
+    }
+
+    private Request take() {
+      Request taken = Objects.requireNonNull(request);
+      request = null;
+      return taken;
     }
   }
 
@@ -495,7 +502,7 @@ final class CommEngine {
 
   private static final class Exposing extends LoopNode {
     private final CommEngine engine;
-    private final MemorySegment segment;
+    private @Nullable MemorySegment segment;
     private final Completion.Source<Long> key;
 
     Exposing(CommEngine engine, MemorySegment segment, Completion.Source<Long> key) {
@@ -506,18 +513,21 @@ final class CommEngine {
 
     @Override
     void run() {
-      key.complete(engine.exposeInside(segment));
+      MemorySegment taken = Objects.requireNonNull(segment);
+      segment = null;
+      key.complete(engine.exposeInside(taken));
     }
 
     @Override
     void late() {
+      segment = null;
       key.fail(over());
     }
   }
 
   /** Something that must be run, on the communication thread while there is one. */
   static final class Callback extends LoopNode {
-    private final Runnable body;
+    private @Nullable Runnable body;
 
     Callback(Runnable body) {
       this.body = body;
@@ -525,18 +535,20 @@ final class CommEngine {
 
     @Override
     void run() {
-      body.run();
+      Runnable taken = Objects.requireNonNull(body);
+      body = null;
+      taken.run();
     }
 
     @Override
     void late() {
-      body.run();
+      run();
     }
   }
 
   /** Something that enters the transport; of no use once that is closed. */
   static final class Entering extends LoopNode {
-    private final Runnable body;
+    private @Nullable Runnable body;
 
     Entering(Runnable body) {
       this.body = body;
@@ -544,7 +556,14 @@ final class CommEngine {
 
     @Override
     void run() {
-      body.run();
+      Runnable taken = Objects.requireNonNull(body);
+      body = null;
+      taken.run();
+    }
+
+    @Override
+    void late() {
+      body = null;
     }
   }
 }
