@@ -54,8 +54,8 @@ import org.jspecify.annotations.Nullable;
  * pending and later operation of every rank fails with its cause.
  *
  * <p><b>State</b>: {@code closing} moves once, by compare-and-set; {@code closed} settles after it.
- * {@code sequence} and {@code children} only grow. {@code undelivered} and {@code duplicates} are
- * copied on write. {@code spare} is exchanged. No locks.
+ * {@code sequence} and {@code children} only grow. {@code undelivered} and {@code duplicates}, of
+ * which one that is closed leaves, are copied on write. {@code spare} is exchanged. No locks.
  */
 public final class Comm implements AutoCloseable {
 
@@ -66,7 +66,10 @@ public final class Comm implements AutoCloseable {
 
   private final CommEngine engine;
   private final int channel;
-  private final boolean root;
+
+  /** Whose duplicate it is; null: of the communicator that owns the transport. */
+  private final @Nullable Comm parent;
+
   private final Inflow inflow;
   private final GatedSends gatedSends;
   private final List<Comm> duplicates = new CopyOnWriteArrayList<>();
@@ -77,10 +80,10 @@ public final class Comm implements AutoCloseable {
   private final AtomicBoolean closing = new AtomicBoolean();
   private final Completion.Source<@Nullable Void> closed = Completion.source();
 
-  private Comm(CommEngine engine, int channel, boolean root) {
+  private Comm(CommEngine engine, int channel, @Nullable Comm parent) {
     this.engine = engine;
     this.channel = channel;
-    this.root = root;
+    this.parent = parent;
     this.inflow = new Inflow(engine);
     this.gatedSends = new GatedSends(engine);
   }
@@ -112,7 +115,7 @@ public final class Comm implements AutoCloseable {
   private static Comm over(
       TaskRuntime tasks, Transport transport, CommConfig config, @Nullable Owner opener) {
     CommEngine engine = new CommEngine(tasks, transport, config, opener);
-    Comm comm = new Comm(engine, Transport.ROOT_CHANNEL, true);
+    Comm comm = new Comm(engine, Transport.ROOT_CHANNEL, null);
     comm.listen();
     return comm;
   }
@@ -516,10 +519,20 @@ public final class Comm implements AutoCloseable {
     return reduce(Elements.INTS, inOut, op, "all-reduce of " + inOut.length + " ints");
   }
 
-  <A> Completion<@Nullable Void> reduce(Elements<A> elements, A inOut, ReduceOp op, String name) {
+  private <A> Completion<@Nullable Void> reduce(
+      Elements<A> elements, A inOut, ReduceOp op, String name) {
+    return reduction(elements, inOut, op, name).begin();
+  }
+
+  /** An all-reduce that does not end the world where a peer has closed this communicator. */
+  Completion<@Nullable Void> reduceApart(long[] inOut, String name) {
+    return reduction(Elements.LONGS, inOut, ReduceOp.SUM, name).beginApart();
+  }
+
+  private <A> Reduction<A> reduction(Elements<A> elements, A inOut, ReduceOp op, String name) {
     Objects.requireNonNull(op, "op");
     int number = sequence.getAndIncrement();
-    return new Reduction<>(engine, channel, number, name, elements, inOut, op, spare).begin();
+    return new Reduction<>(engine, channel, number, name, elements, inOut, op, spare);
   }
 
   /** Copies {@code data} of the root to {@code data}, of the same size, of every other rank. */
@@ -638,7 +651,7 @@ public final class Comm implements AutoCloseable {
   public Comm duplicate() {
     int index = children.getAndIncrement();
     int number = open(index);
-    Comm duplicate = new Comm(engine, number, false);
+    Comm duplicate = new Comm(engine, number, this);
     duplicates.add(duplicate);
     duplicate.listen();
     if (closing.get()) {
@@ -732,7 +745,7 @@ public final class Comm implements AutoCloseable {
 
   private void awaitLoop() {
     CommLoop loop = engine.startedLoop();
-    if (root && loop != null) {
+    if (parent == null && loop != null) {
       loop.awaitEnd();
     }
   }
@@ -752,13 +765,15 @@ public final class Comm implements AutoCloseable {
       List<Undelivered> left = new ArrayList<>(inflow.close(peers));
       left.addAll(engine.inside(() -> engine.transport.closeChannel(channel)));
       left.addAll(inflow.finish(peers));
-      if (root) {
+      if (parent == null) {
         engine.inside(this::closeTransport);
       }
       report(left);
     } finally {
-      if (root) {
+      if (parent == null) {
         engine.end();
+      } else {
+        parent.duplicates.remove(this);
       }
       closed.complete(null);
     }
@@ -808,6 +823,11 @@ public final class Comm implements AutoCloseable {
 
   int channel() {
     return channel;
+  }
+
+  /** For tests: duplicates that are not closed. */
+  int duplicatesOpen() {
+    return duplicates.size();
   }
 
   Inflow inflow() {

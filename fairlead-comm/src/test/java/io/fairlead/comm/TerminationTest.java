@@ -71,8 +71,23 @@ class TerminationTest {
       Completion<Long> works = all.get(1).finish();
       world.rank(1).close();
       assertThat(reason(works)).isEqualTo(Reason.CLOSED);
-      assertThat(reason(waits)).isIn(Reason.PEER_CLOSED, Reason.PEER_FAILED);
+      assertThat(reason(waits)).isEqualTo(Reason.PEER_CLOSED);
       hold.close();
+    }
+  }
+
+  /** A program that looks for an end again and again, each time with another detection. */
+  @Test
+  void whatIsClosedIsForgottenByTheCommunicatorThatMadeIt() {
+    try (World world = new World(2)) {
+      Comm open = world.rank(0).duplicate();
+      for (int i = 0; i < 10; i++) {
+        world.rank(0).duplicate().close();
+        world.rank(0).termination().close();
+        open.duplicate().close();
+      }
+      assertThat(world.rank(0).duplicatesOpen()).isEqualTo(1);
+      assertThat(open.duplicatesOpen()).isZero();
     }
   }
 
