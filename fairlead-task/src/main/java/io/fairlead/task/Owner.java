@@ -605,6 +605,14 @@ public final class Owner implements AutoCloseable {
     }
   }
 
+  /**
+   * Whether the caller is on an owner's thread that has affine tasks: one of them, or a command.
+   */
+  static boolean isAmongAffineTasks() {
+    Owner below = below();
+    return below != null && below.affine != 0;
+  }
+
   private static void yieldThread() {
     if (VirtualThreads.canYieldCarrier()) {
       VirtualThreads.yieldCarrier();
