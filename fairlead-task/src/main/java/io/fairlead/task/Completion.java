@@ -866,9 +866,13 @@ public final class Completion<T extends @Nullable Object> {
     if (owner == null || !owner.isIdle()) {
       return null;
     }
-    boolean wanted = here != null && here.holdsWhatOthersWant();
-    long alone = Math.min(Owner.LOOK_NANOS, wanted ? WaitHelp.LOOK_NANOS : looking.lookNanos());
     long since = System.nanoTime();
+    long left = owner.lookNanosLeft(since);
+    if (left <= 0) {
+      return null;
+    }
+    boolean wanted = here != null && here.holdsWhatOthersWant();
+    long alone = Math.min(left, wanted ? WaitHelp.LOOK_NANOS : looking.lookNanos());
     owner.taskLooks(since);
     return lookFirst(looking, owner, since + Math.min(alone, nanosLeft));
   }
@@ -878,7 +882,7 @@ public final class Completion<T extends @Nullable Object> {
    */
   private @Nullable Object lookFirst(WaitHelp looking, @Nullable Owner owner, long end) {
     for (int looks = 1; owner == null ? Carriers.isIdleHere() : owner.isIdle(); looks++) {
-      looking.poll();
+      looking.pollFor(this);
       Object seen = look();
       if (isOutcome(seen)) {
         return seen;
@@ -925,7 +929,7 @@ public final class Completion<T extends @Nullable Object> {
     for (int checks = 1; ; checks++) {
       for (int i = 0; i < SPINS_PER_CHECK; i++) {
         if (help != null) {
-          help.poll();
+          help.pollFor(this);
         }
         Object seen = look();
         if (isOutcome(seen)) {

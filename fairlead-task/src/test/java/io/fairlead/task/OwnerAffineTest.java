@@ -566,6 +566,37 @@ class OwnerAffineTest {
     assertThat(owner.turns().longCount()).isPositive();
   }
 
+  /** Such a task never suspends, so the loop would not come to anything else. */
+  @Test
+  void aTaskThatAlwaysFindsWhatItLooksForLetsTheSourcesOfItsOwnerBePolled() {
+    for (int sources = 1; sources <= 3; sources++) {
+      AtomicInteger polls = new AtomicInteger();
+      owner.addSource(
+          () -> {
+            polls.incrementAndGet();
+            return 0;
+          });
+      int seen =
+          owner
+              .affine(
+                  () -> {
+                    int before = polls.get();
+                    long end = System.nanoTime() + SOON.toNanos();
+                    int looks = 0;
+                    while (polls.get() == before && System.nanoTime() - end < 0) {
+                      Looked looked = new Looked();
+                      looked.atPoll = once -> looked.source.complete("at once");
+                      looked.source.completion().await();
+                      looks++;
+                    }
+                    assertThat(polls.get()).as("polls, after %d looks", looks).isNotEqualTo(before);
+                    return looks;
+                  })
+              .await();
+      assertThat(seen).isPositive();
+    }
+  }
+
   /** Something that only a look finds. */
   private static final class Looked implements WaitHelp {
     final Completion.Source<String> source = Completion.source(this);
