@@ -38,8 +38,9 @@ import org.jspecify.annotations.Nullable;
  * <p><b>Memory.</b> Segments belong to the operation from the call until its completion is settled.
  * They are read and written by whichever thread ends the operation, so confined arenas are refused.
  * Cancelling a completion withdraws its send or receive: once {@code cancel} has returned on a
- * thread that may enter the transport, its memory is not touched any more. A wait that ends early
- * (a deadline, a cancelled task) withdraws nothing.
+ * thread that may enter the transport, its memory is not touched any more. Where bytes are on their
+ * way just then, that takes until they are there; 3.5 s at most, after which the log says so if a
+ * peer does not go on. A wait that ends early (a deadline, a cancelled task) withdraws nothing.
  *
  * <p><b>Order.</b> Messages from one rank with one tag are received in the order in which they were
  * sent. Active messages of one rank are handled in the order in which they were sent. A send that
@@ -201,7 +202,7 @@ public final class Comm implements AutoCloseable {
    */
   public Completion<Received> receive(int peer, int tag, MemorySegment... into) {
     if (peer != ANY) {
-      checkPeer(peer);
+      checkPeer(peer, ", or Comm.ANY");
     }
     checkTag(tag);
     MemorySegment[] places = into.length == 0 ? null : HostBlob.writable(into);
@@ -221,7 +222,7 @@ public final class Comm implements AutoCloseable {
     MemorySegment[] segments = new MemorySegment[into.length];
     boolean hostOnly = true;
     for (int i = 0; i < into.length; i++) {
-      switch (into[i]) {
+      switch (Objects.requireNonNull(into[i], "into")) {
         case HostBlob host -> segments[i] = HostBlob.writable(host.segment());
         case DeviceBlob device -> hostOnly = false;
         case LentBuffer lent ->
@@ -323,6 +324,7 @@ public final class Comm implements AutoCloseable {
       MemorySegment header,
       Blob... blobs) {
     checkPeer(peer);
+    Objects.requireNonNull(header, "header");
     if (header.byteSize() > engine.config.headerBytesMax()) {
       throw new IllegalArgumentException(
           "a header of "
@@ -580,7 +582,7 @@ public final class Comm implements AutoCloseable {
       throw new IllegalArgumentException(
           "an all-to-all of "
               + size()
-              + " ranks takes segments of one length that they divide, not "
+              + " ranks takes two segments of one length, a multiple of that, not "
               + mine.byteSize()
               + " and "
               + all.byteSize()
@@ -758,8 +760,7 @@ public final class Comm implements AutoCloseable {
   /** On the communication thread; on the closing thread if there is none. */
   private void closeInside() {
     try {
-      TransportException peers =
-          new TransportException(Reason.PEER_CLOSED, "rank " + rank() + " closed", null);
+      TransportException peers = TransportException.peerClosed(rank());
       duplicates.forEach(Comm::close);
       gatedSends.close(CommEngine.over());
       List<Undelivered> left = new ArrayList<>(inflow.close(peers));
@@ -803,9 +804,13 @@ public final class Comm implements AutoCloseable {
   // --- arguments --------------------------------------------------------------------------------
 
   void checkPeer(int peer) {
+    checkPeer(peer, "");
+  }
+
+  private void checkPeer(int peer, String besides) {
     if (peer < 0 || peer >= size()) {
       throw new IllegalArgumentException(
-          "there is no rank " + peer + ": ranks are 0 to " + (size() - 1));
+          "there is no rank " + peer + ": ranks are 0 to " + (size() - 1) + besides);
     }
   }
 

@@ -297,6 +297,7 @@ public final class Termination implements AutoCloseable {
    * @return the completion
    */
   public <T extends @Nullable Object> Completion<T> track(Completion<T> completion) {
+    Objects.requireNonNull(completion, "completion");
     enter("a completion");
     completion.onDone(
         settled -> {
@@ -503,7 +504,8 @@ public final class Termination implements AutoCloseable {
         rank,
         Comm.ANY,
         "epoch " + epoch,
-        new TransportException(Reason.CLOSED, "rank " + rank + " closed it", failure));
+        new TransportException(
+            Reason.CLOSED, "rank " + rank + " closed the communicator itself", failure));
   }
 
   /** False: it was broken before. */
