@@ -293,6 +293,7 @@ public enum TerminationContract {
       boolean closes = ranks.comm.rank() == ranks.comm.size() - 1;
       Termination work = ranks.comm.termination();
       work.begin();
+      ranks.comm.barrier().await(SOON); // a rank that hears of a close cannot begin
       Termination.@Nullable Hold hold = first ? work.hold() : null; // so that no wave can end
       Completion<Long> end = work.finish();
       if (closes) {
@@ -314,6 +315,7 @@ public enum TerminationContract {
       boolean closes = ranks.comm.rank() == ranks.comm.size() - 1;
       Termination work = ranks.comm.termination();
       work.begin();
+      ranks.comm.barrier().await(SOON); // as above
       Termination.@Nullable Hold hold = closes ? work.hold() : null;
       Completion<Long> end = work.finish();
       if (hold != null) {
