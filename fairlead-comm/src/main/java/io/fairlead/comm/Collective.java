@@ -24,7 +24,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>A collective that fails on one rank can never end on all of them, and a rank in the middle of
  * a tree would leave those below it waiting; so the failure is made every rank's, with its cause.
- * Only the rank that closed its own communicator does not do so: its peers see it close.
+ * Only the rank that closed its own communicator does not do so: its peers see it close. Who begins
+ * one {@link #beginApart apart} tells the others itself where a peer has closed.
  *
  * <p>{@code pending} counts the parts of the round; whoever takes it to zero owns the fields of the
  * subclass until the parts of the next round are posted. {@code failed} moves once.
@@ -40,6 +41,9 @@ abstract class Collective {
   private final AtomicInteger pending = new AtomicInteger();
   private final List<Part> round = new ArrayList<>();
   private volatile boolean failed;
+
+  /** Before the first part is posted. */
+  private boolean apart;
 
   /** When it was found to wait; racy on purpose: an end before that counts no wait. */
   private long began;
@@ -64,6 +68,12 @@ abstract class Collective {
       began = System.nanoTime();
     }
     return completion;
+  }
+
+  /** The same, where the world need not end because a peer closed the communicator. */
+  final Completion<@Nullable Void> beginApart() {
+    apart = true;
+    return begin();
   }
 
   /** The parts of the last round have ended: names those of the next one, or says {@link #done}. */
@@ -113,11 +123,19 @@ abstract class Collective {
       failed = true;
       CommException failure = Failures.of(rank, peer, name, cause);
       source.fail(failure);
-      if (cause.reason() != Reason.CLOSED && cause.reason() != Reason.PEER_FAILED) {
+      if (endsAll(cause.reason())) {
         engine.abort(failure);
       }
     }
     pending.decrementAndGet();
+  }
+
+  private boolean endsAll(Reason reason) {
+    return switch (reason) {
+      case CLOSED, PEER_FAILED -> false;
+      case PEER_CLOSED -> !apart;
+      case SIZE_MISMATCH, MEMORY, GATE, WITHDRAWN, BACK_PRESSURE, LIBRARY, INCOMPLETE -> true;
+    };
   }
 
   private interface Part extends Ending {

@@ -38,8 +38,9 @@ import org.jspecify.annotations.Nullable;
  * <p><b>Memory.</b> Segments belong to the operation from the call until its completion is settled.
  * They are read and written by whichever thread ends the operation, so confined arenas are refused.
  * Cancelling a completion withdraws its send or receive: once {@code cancel} has returned on a
- * thread that may enter the transport, its memory is not touched any more. A wait that ends early
- * (a deadline, a cancelled task) withdraws nothing.
+ * thread that may enter the transport, its memory is not touched any more. Where bytes are on their
+ * way just then, that takes until they are there; 3.5 s at most, after which the log says so if a
+ * peer does not go on. A wait that ends early (a deadline, a cancelled task) withdraws nothing.
  *
  * <p><b>Order.</b> Messages from one rank with one tag are received in the order in which they were
  * sent. Active messages of one rank are handled in the order in which they were sent. A send that
@@ -54,8 +55,8 @@ import org.jspecify.annotations.Nullable;
  * pending and later operation of every rank fails with its cause.
  *
  * <p><b>State</b>: {@code closing} moves once, by compare-and-set; {@code closed} settles after it.
- * {@code sequence} and {@code children} only grow. {@code undelivered} and {@code duplicates} are
- * copied on write. {@code spare} is exchanged. No locks.
+ * {@code sequence} and {@code children} only grow. {@code undelivered} and {@code duplicates}, of
+ * which one that is closed leaves, are copied on write. {@code spare} is exchanged. No locks.
  */
 public final class Comm implements AutoCloseable {
 
@@ -66,7 +67,10 @@ public final class Comm implements AutoCloseable {
 
   private final CommEngine engine;
   private final int channel;
-  private final boolean root;
+
+  /** Whose duplicate it is; null: of the communicator that owns the transport. */
+  private final @Nullable Comm parent;
+
   private final Inflow inflow;
   private final GatedSends gatedSends;
   private final List<Comm> duplicates = new CopyOnWriteArrayList<>();
@@ -77,10 +81,10 @@ public final class Comm implements AutoCloseable {
   private final AtomicBoolean closing = new AtomicBoolean();
   private final Completion.Source<@Nullable Void> closed = Completion.source();
 
-  private Comm(CommEngine engine, int channel, boolean root) {
+  private Comm(CommEngine engine, int channel, @Nullable Comm parent) {
     this.engine = engine;
     this.channel = channel;
-    this.root = root;
+    this.parent = parent;
     this.inflow = new Inflow(engine);
     this.gatedSends = new GatedSends(engine);
   }
@@ -112,7 +116,7 @@ public final class Comm implements AutoCloseable {
   private static Comm over(
       TaskRuntime tasks, Transport transport, CommConfig config, @Nullable Owner opener) {
     CommEngine engine = new CommEngine(tasks, transport, config, opener);
-    Comm comm = new Comm(engine, Transport.ROOT_CHANNEL, true);
+    Comm comm = new Comm(engine, Transport.ROOT_CHANNEL, null);
     comm.listen();
     return comm;
   }
@@ -198,7 +202,7 @@ public final class Comm implements AutoCloseable {
    */
   public Completion<Received> receive(int peer, int tag, MemorySegment... into) {
     if (peer != ANY) {
-      checkPeer(peer);
+      checkPeer(peer, ", or Comm.ANY");
     }
     checkTag(tag);
     MemorySegment[] places = into.length == 0 ? null : HostBlob.writable(into);
@@ -218,7 +222,7 @@ public final class Comm implements AutoCloseable {
     MemorySegment[] segments = new MemorySegment[into.length];
     boolean hostOnly = true;
     for (int i = 0; i < into.length; i++) {
-      switch (into[i]) {
+      switch (Objects.requireNonNull(into[i], "into")) {
         case HostBlob host -> segments[i] = HostBlob.writable(host.segment());
         case DeviceBlob device -> hostOnly = false;
         case LentBuffer lent ->
@@ -320,6 +324,7 @@ public final class Comm implements AutoCloseable {
       MemorySegment header,
       Blob... blobs) {
     checkPeer(peer);
+    Objects.requireNonNull(header, "header");
     if (header.byteSize() > engine.config.headerBytesMax()) {
       throw new IllegalArgumentException(
           "a header of "
@@ -516,10 +521,20 @@ public final class Comm implements AutoCloseable {
     return reduce(Elements.INTS, inOut, op, "all-reduce of " + inOut.length + " ints");
   }
 
-  <A> Completion<@Nullable Void> reduce(Elements<A> elements, A inOut, ReduceOp op, String name) {
+  private <A> Completion<@Nullable Void> reduce(
+      Elements<A> elements, A inOut, ReduceOp op, String name) {
+    return reduction(elements, inOut, op, name).begin();
+  }
+
+  /** An all-reduce that does not end the world where a peer has closed this communicator. */
+  Completion<@Nullable Void> reduceApart(long[] inOut, String name) {
+    return reduction(Elements.LONGS, inOut, ReduceOp.SUM, name).beginApart();
+  }
+
+  private <A> Reduction<A> reduction(Elements<A> elements, A inOut, ReduceOp op, String name) {
     Objects.requireNonNull(op, "op");
     int number = sequence.getAndIncrement();
-    return new Reduction<>(engine, channel, number, name, elements, inOut, op, spare).begin();
+    return new Reduction<>(engine, channel, number, name, elements, inOut, op, spare);
   }
 
   /** Copies {@code data} of the root to {@code data}, of the same size, of every other rank. */
@@ -567,7 +582,7 @@ public final class Comm implements AutoCloseable {
       throw new IllegalArgumentException(
           "an all-to-all of "
               + size()
-              + " ranks takes segments of one length that they divide, not "
+              + " ranks takes two segments of one length, a multiple of that, not "
               + mine.byteSize()
               + " and "
               + all.byteSize()
@@ -638,7 +653,7 @@ public final class Comm implements AutoCloseable {
   public Comm duplicate() {
     int index = children.getAndIncrement();
     int number = open(index);
-    Comm duplicate = new Comm(engine, number, false);
+    Comm duplicate = new Comm(engine, number, this);
     duplicates.add(duplicate);
     duplicate.listen();
     if (closing.get()) {
@@ -732,7 +747,7 @@ public final class Comm implements AutoCloseable {
 
   private void awaitLoop() {
     CommLoop loop = engine.startedLoop();
-    if (root && loop != null) {
+    if (parent == null && loop != null) {
       loop.awaitEnd();
     }
   }
@@ -745,20 +760,21 @@ public final class Comm implements AutoCloseable {
   /** On the communication thread; on the closing thread if there is none. */
   private void closeInside() {
     try {
-      TransportException peers =
-          new TransportException(Reason.PEER_CLOSED, "rank " + rank() + " closed", null);
+      TransportException peers = TransportException.peerClosed(rank());
       duplicates.forEach(Comm::close);
       gatedSends.close(CommEngine.over());
       List<Undelivered> left = new ArrayList<>(inflow.close(peers));
       left.addAll(engine.inside(() -> engine.transport.closeChannel(channel)));
       left.addAll(inflow.finish(peers));
-      if (root) {
+      if (parent == null) {
         engine.inside(this::closeTransport);
       }
       report(left);
     } finally {
-      if (root) {
+      if (parent == null) {
         engine.end();
+      } else {
+        parent.duplicates.remove(this);
       }
       closed.complete(null);
     }
@@ -788,9 +804,13 @@ public final class Comm implements AutoCloseable {
   // --- arguments --------------------------------------------------------------------------------
 
   void checkPeer(int peer) {
+    checkPeer(peer, "");
+  }
+
+  private void checkPeer(int peer, String besides) {
     if (peer < 0 || peer >= size()) {
       throw new IllegalArgumentException(
-          "there is no rank " + peer + ": ranks are 0 to " + (size() - 1));
+          "there is no rank " + peer + ": ranks are 0 to " + (size() - 1) + besides);
     }
   }
 
@@ -808,6 +828,11 @@ public final class Comm implements AutoCloseable {
 
   int channel() {
     return channel;
+  }
+
+  /** For tests: duplicates that are not closed. */
+  int duplicatesOpen() {
+    return duplicates.size();
   }
 
   Inflow inflow() {

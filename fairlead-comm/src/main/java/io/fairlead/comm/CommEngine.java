@@ -20,6 +20,7 @@ import io.fairlead.task.WaitHelp;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.Objects;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
@@ -31,7 +32,8 @@ import org.jspecify.annotations.Nullable;
  * <p><b>Progress</b>, where a transport needs any, is made by the communication thread, and by
  * tasks that wait and may enter: a task whose carrier has nothing else to do looks itself, which
  * spares two hand-overs of some microseconds. While tasks look the loop stands back and naps; a
- * task that has looked in vain rings it before it parks.
+ * task that has looked in vain rings it before it parks, and so does one that finds what others
+ * wait for, at once.
  *
  * <p><b>Shared state.</b>
  *
@@ -41,6 +43,7 @@ import org.jspecify.annotations.Nullable;
  *   <tr><td>loop</td><td>first who needs it, under start</td><td>any</td><td>volatile, set once</td></tr>
  *   <tr><td>over</td><td>who closes</td><td>who starts the loop</td><td>start</td></tr>
  *   <tr><td>looks</td><td>who has the turn</td><td>loop</td><td>opaque: a hint</td></tr>
+ *   <tr><td>ends</td><td>who has the turn</td><td>who looks</td><td>opaque: a hint</td></tr>
  *   <tr><td>looksSeen</td><td>loop</td><td>loop</td><td>plain</td></tr>
  *   <tr><td>gates, shifts, lender</td><td>any</td><td>any</td><td>own locks, innermost</td></tr>
  * </table>
@@ -57,10 +60,13 @@ final class CommEngine {
   private static final int POLLS_PER_LOOK = 8;
 
   private static final VarHandle LOOKS;
+  private static final VarHandle ENDS;
 
   static {
     try {
-      LOOKS = MethodHandles.lookup().findVarHandle(CommEngine.class, "looks", int.class);
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      LOOKS = lookup.findVarHandle(CommEngine.class, "looks", int.class);
+      ENDS = lookup.findVarHandle(CommEngine.class, "ends", int.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -84,6 +90,9 @@ final class CommEngine {
   private int looks;
 
   private int looksSeen;
+
+  @SuppressWarnings("unused") // through ENDS
+  private int ends;
 
   /** Volatile: whoever sees the loop sees it started. */
   private volatile @Nullable CommLoop loop;
@@ -287,6 +296,7 @@ final class CommEngine {
     if (level == ThreadLevel.MULTIPLE) {
       ending.tell();
     } else if (turn.isMine()) {
+      ENDS.setOpaque(this, (int) ENDS.getOpaque(this) + 1);
       turn.keep(ending);
     } else {
       loop().push(new Callback(ending::tell));
@@ -362,6 +372,20 @@ final class CommEngine {
         look(1, POLLS_PER_LOOK);
       }
       return false; // which of all that waits has ended is not known
+    }
+
+    @Override
+    public void pollFor(Completion<?> wanted) {
+      int before = ends();
+      poll();
+      if (ends() != before && !wanted.isDone()) {
+        parks(); // the loop naps as if nothing came, and this task may stop looking at any time
+      }
+    }
+
+    /** May count what others found meanwhile: then the loop looks once in vain. */
+    private int ends() {
+      return (int) ENDS.getOpaque(CommEngine.this);
     }
 
     @Override
@@ -469,7 +493,7 @@ final class CommEngine {
   /** A call on its way to the communication thread; gives its slot back when it gets there. */
   private static final class Shifted extends LoopNode {
     private final CommEngine engine;
-    private final Request request;
+    private @Nullable Request request;
 
     Shifted(CommEngine engine, Request request) {
       this.engine = engine;
@@ -479,13 +503,19 @@ final class CommEngine {
     @Override
     void run() {
       engine.shifts.give(1);
-      engine.enter(request);
+      engine.enter(take());
     }
 
     @Override
     void late() {
       engine.shifts.give(1);
-      request.failed(over());
+      take().failed(over());
+    }
+
+    private Request take() {
+      Request taken = Objects.requireNonNull(request);
+      request = null;
+      return taken;
     }
   }
 
@@ -495,7 +525,7 @@ final class CommEngine {
 
   private static final class Exposing extends LoopNode {
     private final CommEngine engine;
-    private final MemorySegment segment;
+    private @Nullable MemorySegment segment;
     private final Completion.Source<Long> key;
 
     Exposing(CommEngine engine, MemorySegment segment, Completion.Source<Long> key) {
@@ -506,18 +536,21 @@ final class CommEngine {
 
     @Override
     void run() {
-      key.complete(engine.exposeInside(segment));
+      MemorySegment taken = Objects.requireNonNull(segment);
+      segment = null;
+      key.complete(engine.exposeInside(taken));
     }
 
     @Override
     void late() {
+      segment = null;
       key.fail(over());
     }
   }
 
   /** Something that must be run, on the communication thread while there is one. */
   static final class Callback extends LoopNode {
-    private final Runnable body;
+    private @Nullable Runnable body;
 
     Callback(Runnable body) {
       this.body = body;
@@ -525,18 +558,20 @@ final class CommEngine {
 
     @Override
     void run() {
-      body.run();
+      Runnable taken = Objects.requireNonNull(body);
+      body = null;
+      taken.run();
     }
 
     @Override
     void late() {
-      body.run();
+      run();
     }
   }
 
   /** Something that enters the transport; of no use once that is closed. */
   static final class Entering extends LoopNode {
-    private final Runnable body;
+    private @Nullable Runnable body;
 
     Entering(Runnable body) {
       this.body = body;
@@ -544,7 +579,14 @@ final class CommEngine {
 
     @Override
     void run() {
-      body.run();
+      Runnable taken = Objects.requireNonNull(body);
+      body = null;
+      taken.run();
+    }
+
+    @Override
+    void late() {
+      body = null;
     }
   }
 }

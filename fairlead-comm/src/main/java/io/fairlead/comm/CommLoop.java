@@ -5,6 +5,7 @@ import io.fairlead.task.Owner;
 import io.fairlead.task.PollSource;
 import io.fairlead.task.TaskBody;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import java.util.function.IntSupplier;
@@ -59,6 +60,7 @@ final class CommLoop implements PollSource {
   private final AtomicReference<LoopNode> newest;
   private final ReentrantLock late = new ReentrantLock();
   private final Completion.Source<@Nullable Void> end = Completion.source();
+  private final LongAdder rings = new LongAdder();
   private LoopNode oldest;
   private boolean ending;
   private volatile boolean ended;
@@ -169,9 +171,15 @@ final class CommLoop implements PollSource {
 
   /** Has the transport looked at again and again, if it naps. Any thread; never blocks. */
   void ring() {
+    rings.increment();
     if (owner != null && !ended) {
       owner.ring();
     }
+  }
+
+  /** How often that was. For tests. */
+  long rings() {
+    return rings.sum();
   }
 
   /** As {@link Comm#affine}. */

@@ -3,6 +3,7 @@ package io.fairlead.comm;
 import io.fairlead.comm.Entry.Operation;
 import io.fairlead.comm.spi.Request;
 import io.fairlead.task.Completion;
+import java.util.Objects;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
@@ -33,7 +34,9 @@ final class Gated extends LoopNode {
   private static final int POSTED = 3;
   private static final int OVER = 4;
 
-  private final Request request;
+  /** Null once it is posted or over. Who moves the state there takes it. */
+  private @Nullable Request request;
+
   private final Operation operation;
   private final GatedSends place;
   private final Line line;
@@ -71,7 +74,7 @@ final class Gated extends LoopNode {
     Throwable cause = gate.cause();
     if (state.compareAndSet(WAITING, cause == null ? READY : OVER)) {
       if (cause != null) {
-        place.gateFailed(this, request, cause);
+        place.gateFailed(this, take(), cause);
       }
       call();
     }
@@ -91,7 +94,7 @@ final class Gated extends LoopNode {
   void late() {
     if (revoke()) {
       place.opened(this);
-      request.failed(CommEngine.over());
+      take().failed(CommEngine.over());
     }
   }
 
@@ -106,11 +109,11 @@ final class Gated extends LoopNode {
     }
     poster = Thread.currentThread();
     place.opened(this);
-    engine.hand(request);
+    engine.hand(take());
     state.set(POSTED);
   }
 
-  /** Ends it before it was posted; the caller then settles the request. */
+  /** Ends it before it was posted; the caller then settles the request that it takes. */
   boolean revoke() {
     return state.compareAndSet(WAITING, OVER) || state.compareAndSet(READY, OVER);
   }
@@ -118,11 +121,13 @@ final class Gated extends LoopNode {
   /** Cancelled: true if it was not posted and will not be; else waits till it is posted. */
   boolean cancel() {
     if (state.compareAndSet(WAITING, OVER)) {
+      request = null;
       place.opened(this);
       call();
       return true;
     }
     if (state.compareAndSet(READY, OVER)) {
+      request = null;
       place.opened(this); // somebody in front of it is waiting, or whoever posts goes past it
       return true;
     }
@@ -133,7 +138,10 @@ final class Gated extends LoopNode {
     return false;
   }
 
-  Request request() {
-    return request;
+  /** What it stood for, of which it lets go: a gate that never opens keeps this. */
+  Request take() {
+    Request taken = Objects.requireNonNull(request);
+    request = null;
+    return taken;
   }
 }

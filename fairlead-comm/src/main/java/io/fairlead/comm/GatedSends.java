@@ -174,7 +174,7 @@ final class GatedSends {
     closed = cause;
     List<Gated> revoked = new ArrayList<>();
     waiting.removeIf(gated -> gated.revoke() && revoked.add(gated));
-    revoked.forEach(gated -> gated.request().failed(cause));
+    revoked.forEach(gated -> gated.take().failed(cause));
   }
 
   int count() {

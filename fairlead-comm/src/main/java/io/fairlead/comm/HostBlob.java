@@ -1,6 +1,7 @@
 package io.fairlead.comm;
 
 import java.lang.foreign.MemorySegment;
+import java.util.Objects;
 
 /** Host memory of the caller's. */
 record HostBlob(MemorySegment segment) implements Blob {
@@ -15,7 +16,7 @@ record HostBlob(MemorySegment segment) implements Blob {
 
   /** The segment itself, once it is known that whoever meets the message can read it. */
   static MemorySegment shared(MemorySegment segment) {
-    if (!segment.isAccessibleBy(ANOTHER)) {
+    if (!Objects.requireNonNull(segment, "segment").isAccessibleBy(ANOTHER)) {
       throw new IllegalArgumentException(
           "the segment is confined to its thread, and a message is copied by the thread that"
               + " completes it: use Arena.ofShared(), Arena.ofAuto() or an array");
@@ -32,7 +33,8 @@ record HostBlob(MemorySegment segment) implements Blob {
 
   static MemorySegment writable(MemorySegment segment) {
     if (shared(segment).isReadOnly()) {
-      throw new IllegalArgumentException("a read-only segment cannot receive a message");
+      throw new IllegalArgumentException(
+          "the segment is read-only, and what comes is written to it: pass one that is not");
     }
     return segment;
   }

@@ -57,7 +57,12 @@ final class Line {
 
   /** Under the lock: the first has left; answers who is first now. */
   @Nullable Gated advance() {
-    Gated next = first == null ? null : first.behind;
+    Gated left = first;
+    Gated next = null;
+    if (left != null) {
+      next = left.behind;
+      left.behind = null; // its gate may keep it, if that never opens
+    }
     first = next;
     if (next == null) {
       last = null;

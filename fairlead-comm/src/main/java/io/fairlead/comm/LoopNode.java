@@ -2,7 +2,12 @@ package io.fairlead.comm;
 
 import org.jspecify.annotations.Nullable;
 
-/** Work for the communication thread: a link of its intrusive queue. Queued once. */
+/**
+ * Work for the communication thread: a link of its intrusive queue. Queued once.
+ *
+ * <p>The queue keeps the node that it ran last until there is another one, which may be never. So a
+ * node lets go of what is not the engine's as it runs.
+ */
 abstract class LoopNode {
 
   /** Written by the producer that queues the next node, read by the loop: release / acquire. */

@@ -5,6 +5,7 @@ import io.fairlead.task.Completion;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -55,7 +56,7 @@ final class Parcel {
   }
 
   private MemorySegment segment(CommEngine engine, Blob blob) {
-    return switch (blob) {
+    return switch (Objects.requireNonNull(blob, "blob")) {
       case HostBlob host -> host.segment();
       case LentBuffer buffer -> {
         MemorySegment segment = buffer.send(engine.lender);

@@ -1,7 +1,10 @@
 package io.fairlead.comm;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import io.fairlead.comm.Entry.Operation;
 import io.fairlead.comm.spi.ReceiveRequest;
+import io.fairlead.comm.spi.SendRequest;
 import io.fairlead.comm.spi.Traffic;
 import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
@@ -10,6 +13,7 @@ import io.fairlead.fault.Mutant;
 import io.fairlead.task.BriefLock;
 import io.fairlead.task.Completion;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -49,7 +53,8 @@ import org.jspecify.annotations.Nullable;
  * something tracked that failed, fails {@code finish} on every rank, once all the rest is done: so
  * the next epoch can begin. A message that was cancelled in time simply ends. Everything else (a
  * handler that throws, a rank that fails or dies, a communicator that is closed meanwhile) fails
- * {@code finish} at once, and no further epoch can begin.
+ * {@code finish} at once, and no further epoch can begin. A rank that closes its part ends this
+ * detection on all ranks, and nothing else: they may make another one.
  *
  * <p><b>The algorithm</b> is Mattern's, of four counters (F. Mattern, "Algorithms for distributed
  * termination detection", Distributed Computing 2, 1987), in waves that are all-reduces: ranks add
@@ -78,7 +83,7 @@ import org.jspecify.annotations.Nullable;
  *       <td>atomic: what was counted before is seen with the zero</td></tr>
  *   <tr><td>underWay, submitted, ended, failures</td><td>who counts</td><td>loop, at counting = 0</td>
  *       <td>atomic; only grow, over all epochs, underWay but for what was not sent</td></tr>
- *   <tr><td>handled, expected, waving, the last wave's sums</td><td>loop</td><td>loop</td>
+ *   <tr><td>handled, expected, waving, gone, the last wave's sums</td><td>loop</td><td>loop</td>
  *       <td>plain</td></tr>
  *   <tr><td>firstFailure</td><td>who fails first</td><td>loop</td><td>compare-and-set</td></tr>
  *   <tr><td>scheduled</td><td>any</td><td>any</td><td>compare-and-set: one look is queued</td></tr>
@@ -103,6 +108,12 @@ public final class Termination implements AutoCloseable {
 
   /** After no wave of this epoch: equal to no sum. */
   private static final long NO_WAVE = -1;
+
+  /** The tag of {@link Word}s, on a channel that has no waves. */
+  private static final int WATCHED = Integer.MAX_VALUE;
+
+  /** Of what a rank says of its failure. */
+  private static final int WORDS_MAX = 500;
 
   private final CommEngine engine;
 
@@ -136,6 +147,10 @@ public final class Termination implements AutoCloseable {
   private long handled;
   private long expected;
   private boolean waving;
+
+  /** Who has closed its part while this rank was in a wave; that may go well even so. */
+  private @Nullable CommException gone;
+
   private long lastEnded = NO_WAVE;
   private long messagesBefore;
   private long failuresBefore;
@@ -161,8 +176,8 @@ public final class Termination implements AutoCloseable {
    * Begins the next epoch on this rank. From now on this rank counts, its messages and holds are
    * taken, and its handlers run. Every rank begins every epoch; nobody waits for the others.
    *
-   * @throws IllegalStateException if the last epoch has not ended here, or something has failed:
-   *     make another detection then
+   * @throws IllegalStateException if the last epoch has not ended here; or if something has failed
+   *     or a rank has closed its part: make another detection then
    */
   @SuppressWarnings("NonAtomicVolatileUpdate") // under the lock
   public void begin() {
@@ -171,6 +186,9 @@ public final class Termination implements AutoCloseable {
       CommException failed = broken;
       if (failed != null) {
         throw new IllegalStateException("this detection has failed: make another one", failed);
+      }
+      if (isClosing()) {
+        throw new IllegalStateException("this detection is closed here: make another one");
       }
       if (phase != Phase.IDLE) {
         throw new IllegalStateException(
@@ -279,6 +297,7 @@ public final class Termination implements AutoCloseable {
    * @return the completion
    */
   public <T extends @Nullable Object> Completion<T> track(Completion<T> completion) {
+    Objects.requireNonNull(completion, "completion");
     enter("a completion");
     completion.onDone(
         settled -> {
@@ -398,7 +417,7 @@ public final class Termination implements AutoCloseable {
     wave[size + 1] = ended.get();
     wave[size + 2] = failures.get();
     channels[0]
-        .reduce(Elements.LONGS, wave, ReduceOp.SUM, "look for the end of epoch " + epoch)
+        .reduceApart(wave, "look for the end of epoch " + epoch)
         .onDone(sum -> engine.loop().push(new CommEngine.Entering(() -> waved(sum, wave))));
   }
 
@@ -414,14 +433,20 @@ public final class Termination implements AutoCloseable {
   private void waved(Completion<?> sum, long[] wave) {
     waving = false;
     if (sum.cause() instanceof CommException failure) {
-      breakWith(failure);
+      boolean closes = failure.reason() == Reason.PEER_CLOSED && gone != null;
+      breakAndTell(closes ? Objects.requireNonNull(gone) : failure);
       return;
+    }
+    if (!isEnding()) {
+      return; // broken: somebody else has said so
     }
     boolean done = wave[size] == (Mutant.on("termination.one-wave") ? wave[size + 1] : lastEnded);
     expected = wave[rank];
     lastEnded = wave[size + 1];
     if (done) {
       settle(wave[size], wave[size + 2]);
+    } else if (gone != null) {
+      breakAndTell(gone);
     } else {
       look();
     }
@@ -442,6 +467,9 @@ public final class Termination implements AutoCloseable {
       source = Objects.requireNonNull(end);
     } finally {
       lock.unlock();
+    }
+    if (gone != null) {
+      breakWith(gone); // after its last epoch, but this rank cannot have another one
     }
     if (failedOfEpoch == 0) {
       source.complete(ofEpoch);
@@ -469,24 +497,25 @@ public final class Termination implements AutoCloseable {
    * it, and be here sooner.
    */
   private CommException firstCause(CommException failure) {
-    boolean closes = channels[0].isClosing() || channels[1].isClosing();
-    if (!closes || failure.reason() == Reason.CLOSED) {
+    if (!isClosing() || failure.reason() == Reason.CLOSED) {
       return failure;
     }
     return Failures.of(
         rank,
         Comm.ANY,
         "epoch " + epoch,
-        new TransportException(Reason.CLOSED, "rank " + rank + " closed it", failure));
+        new TransportException(
+            Reason.CLOSED, "rank " + rank + " closed the communicator itself", failure));
   }
 
-  private void breakWith(CommException found) {
+  /** False: it was broken before. */
+  private boolean breakWith(CommException found) {
     CommException failure = firstCause(found);
     Completion.Source<Long> source;
     lock.lock();
     try {
       if (broken != null) {
-        return;
+        return false;
       }
       broken = failure;
       source = phase == Phase.IDLE ? null : end;
@@ -496,6 +525,29 @@ public final class Termination implements AutoCloseable {
     if (source != null) {
       source.fail(failure);
     }
+    return true;
+  }
+
+  /**
+   * This rank takes part in no wave any more, because a peer has closed its part. Whoever is in one
+   * does not know whether it goes well, and may need no more of that peer: this rank tells them.
+   */
+  private void breakAndTell(CommException found) {
+    if (!breakWith(found) || found.reason() != Reason.PEER_CLOSED || isClosing()) {
+      return;
+    }
+    Throwable cause = found.getCause();
+    String why = String.valueOf((cause == null ? found : cause).getMessage());
+    byte[] words = why.substring(0, Math.min(why.length(), WORDS_MAX)).getBytes(UTF_8);
+    for (int peer = 0; peer < size; peer++) {
+      if (peer != rank) {
+        engine.post(new Word(peer, words), Operation.SEND);
+      }
+    }
+  }
+
+  private boolean isClosing() {
+    return channels[0].isClosing() || channels[1].isClosing();
   }
 
   /**
@@ -510,7 +562,8 @@ public final class Termination implements AutoCloseable {
 
   /**
    * Ends this rank's part, as {@link Comm#close} does; after the last epoch. The communicator that
-   * made it closes it too. An epoch that goes on fails, on every rank.
+   * made it closes it too. An epoch that goes on fails on every rank, but for a rank that finds its
+   * end at this moment; messages that are no part of the detection are not touched.
    */
   @Override
   public void close() {
@@ -525,14 +578,15 @@ public final class Termination implements AutoCloseable {
   }
 
   /**
-   * A receive of what nobody sends, from each rank: it ends when the communicator is closed, here
-   * or there, or a rank fails, also while this rank takes part in no wave.
+   * A receive of a {@link Word} from each rank: it ends also when the communicator is closed, here
+   * or there, or a rank fails, and so while this rank takes part in no wave.
    */
   private final class Watch extends ReceiveRequest implements Ending {
     private @Nullable TransportException cause;
+    private boolean told;
 
     Watch(int channel, int peer) {
-      super(channel, Traffic.COLLECTIVE, peer, Integer.MAX_VALUE, null);
+      super(channel, Traffic.COLLECTIVE, peer, WATCHED, null);
     }
 
     @Override
@@ -542,7 +596,11 @@ public final class Termination implements AutoCloseable {
 
     @Override
     public void received(int source, long bytes, @Nullable MemorySegment data) {
-      throw new AssertionError("nobody sends this");
+      byte[] words = Objects.requireNonNull(data).toArray(ValueLayout.JAVA_BYTE);
+      String why = new String(words, UTF_8) + ", says rank " + source;
+      told = true;
+      cause = new TransportException(Reason.PEER_CLOSED, why, null);
+      engine.end(this);
     }
 
     @Override
@@ -553,18 +611,58 @@ public final class Termination implements AutoCloseable {
 
     @Override
     public void tell() {
-      TransportException why = Objects.requireNonNull(cause);
-      if (why.reason() == Reason.PEER_CLOSED) {
-        engine.loop().push(new CommEngine.Callback(() -> peerClosed(why)));
-      } else {
-        breakWith(Failures.of(rank, Comm.ANY, "epoch " + epoch, why));
-      }
+      engine.loop().push(new CommEngine.Callback(this::ended));
     }
 
-    /** In a wave it may be that the peer has seen its result, the end, before this rank does. */
-    private void peerClosed(TransportException why) {
-      if (!waving) {
-        breakWith(Failures.of(rank, source(), "epoch " + epoch, why));
+    private void ended() {
+      TransportException why = Objects.requireNonNull(cause);
+      boolean closed = why.reason() == Reason.PEER_CLOSED;
+      int peer = closed && !told ? source() : Comm.ANY;
+      CommException failure = Failures.of(rank, peer, "epoch " + epoch, why);
+      if (told || !closed) {
+        breakWith(failure);
+      } else if (!waving) {
+        breakAndTell(failure);
+      } else if (gone == null) {
+        gone = failure; // it may have seen the wave's result, the end, before this rank does
+      }
+    }
+  }
+
+  /** Tells a peer that this rank takes part in no wave any more, and why. */
+  private final class Word extends SendRequest implements Ending {
+    private @Nullable TransportException cause;
+
+    Word(int peer, byte[] words) {
+      super(
+          channels[1].channel(),
+          Traffic.COLLECTIVE,
+          peer,
+          WATCHED,
+          new MemorySegment[] {MemorySegment.ofArray(words)});
+    }
+
+    @Override
+    public boolean isWithdrawn() {
+      return false;
+    }
+
+    @Override
+    public void sent() {}
+
+    @Override
+    public void failed(TransportException failure) {
+      cause = failure;
+      engine.end(this);
+    }
+
+    @Override
+    public void tell() {
+      TransportException why = Objects.requireNonNull(cause);
+      switch (why.reason()) {
+        case CLOSED, PEER_CLOSED, PEER_FAILED -> {} // it knows, or this rank has closed meanwhile
+        case SIZE_MISMATCH, MEMORY, GATE, WITHDRAWN, BACK_PRESSURE, LIBRARY, INCOMPLETE ->
+            engine.abort(Failures.of(rank, target(), "end of epoch " + epoch, why));
       }
     }
   }

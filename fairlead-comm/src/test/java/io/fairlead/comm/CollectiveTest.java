@@ -191,7 +191,7 @@ class CollectiveTest {
       Comm comm = world.rank(0);
       assertThatThrownBy(() -> comm.allToAll(memory(9), memory(9)))
           .isInstanceOf(IllegalArgumentException.class)
-          .hasMessageContaining("one length that they divide, not 9 and 9 bytes");
+          .hasMessageContaining("one length, a multiple of that, not 9 and 9 bytes");
       assertThatThrownBy(() -> comm.allToAll(memory(8), memory(10)))
           .isInstanceOf(IllegalArgumentException.class);
       MemorySegment[] one = {memory(1)};

@@ -22,6 +22,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.function.IntSupplier;
 import java.util.function.Supplier;
 
 /**
@@ -42,6 +43,9 @@ final class GuardedTransport implements Transport {
   final Queue<String> violations = new ConcurrentLinkedQueue<>();
   final LongAdder entries = new LongAdder();
   final LongAdder polls = new LongAdder();
+
+  /** What a poll finds beside. */
+  volatile IntSupplier found = () -> 0;
 
   private GuardedTransport(Transport inner, ThreadLevel level, AtomicBoolean door, boolean polled) {
     this.inner = inner;
@@ -226,7 +230,7 @@ final class GuardedTransport implements Transport {
         "poll",
         () -> {
           polls.increment();
-          return inner.poll();
+          return inner.poll() + found.getAsInt();
         });
   }
 

@@ -3,6 +3,7 @@ package io.fairlead.comm;
 import static io.fairlead.comm.World.longs;
 import static io.fairlead.comm.World.value;
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatNullPointerException;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.fairlead.comm.spi.ThreadLevel;
@@ -71,8 +72,41 @@ class TerminationTest {
       Completion<Long> works = all.get(1).finish();
       world.rank(1).close();
       assertThat(reason(works)).isEqualTo(Reason.CLOSED);
-      assertThat(reason(waits)).isIn(Reason.PEER_CLOSED, Reason.PEER_FAILED);
+      assertThat(reason(waits)).isEqualTo(Reason.PEER_CLOSED);
       hold.close();
+    }
+  }
+
+  @Test
+  void whatIsRefusedDoesNotCount() {
+    try (World world = new World(1)) {
+      Termination work = begun(world).getFirst();
+      assertThatNullPointerException()
+          .isThrownBy(() -> refusesNull(work))
+          .withMessage("completion");
+      assertThatThrownBy(() -> work.message(1, WORK, longs(0)))
+          .isInstanceOf(IllegalArgumentException.class);
+      assertThat(work.finish().await(SOON)).isZero();
+    }
+  }
+
+  @SuppressWarnings("NullAway") // on purpose
+  private static void refusesNull(Termination work) {
+    work.track(null);
+  }
+
+  /** A program that looks for an end again and again, each time with another detection. */
+  @Test
+  void whatIsClosedIsForgottenByTheCommunicatorThatMadeIt() {
+    try (World world = new World(2)) {
+      Comm open = world.rank(0).duplicate();
+      for (int i = 0; i < 10; i++) {
+        world.rank(0).duplicate().close();
+        world.rank(0).termination().close();
+        open.duplicate().close();
+      }
+      assertThat(world.rank(0).duplicatesOpen()).isEqualTo(1);
+      assertThat(open.duplicatesOpen()).isZero();
     }
   }
 

@@ -17,6 +17,7 @@ import io.fairlead.task.Role;
 import io.fairlead.task.TaskConfig;
 import io.fairlead.task.TaskRuntime;
 import io.fairlead.task.TaskScope;
+import io.fairlead.task.WaitMode;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -54,6 +55,36 @@ class ThreadRuleTest {
     try (World world = GuardedTransport.world(tasks, SIZE, level, CommConfig.DEFAULT, true)) {
       load(world, 100);
       assertThat(GuardedTransport.violations(world)).isEmpty();
+    }
+  }
+
+  /** It may stop looking at any time, and the loop naps the longer the more tasks look. */
+  @Test
+  void aTaskThatFindsWhatAnotherWaitsForWakesTheLoop() {
+    TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
+    try (World world =
+        GuardedTransport.world(tasks, 1, ThreadLevel.SERIALIZED, CommConfig.DEFAULT, true)) {
+      CommEngine engine = world.rank(0).engine();
+      CommLoop loop = engine.loop();
+      Completion.Source<String> another = engine.source();
+      Completion.Source<Long> mine = engine.source();
+      Thread self = Thread.currentThread();
+      long before = loop.rings();
+      ((GuardedTransport) engine.transport).found =
+          () -> {
+            if (Thread.currentThread() != self) {
+              return 0;
+            }
+            if (another.completion().isDone()) {
+              engine.end(() -> mine.complete(loop.rings()));
+            } else {
+              engine.end(() -> another.complete("found"));
+            }
+            return 1;
+          };
+      assertThat(mine.completion().await(WaitMode.SPIN, SOON)).isEqualTo(before + 1);
+      assertThat(another.completion().await(SOON)).isEqualTo("found");
+      assertThat(loop.rings()).as("not for its own").isEqualTo(before + 1);
     }
   }
 

@@ -285,6 +285,67 @@ public enum TerminationContract {
     }
   },
 
+  /** A rank that closes while it looks for the end itself ends this detection, and nothing else. */
+  CLOSES_IN_A_WAVE {
+    @Override
+    void run(Ranks ranks) {
+      boolean first = ranks.comm.rank() == 0;
+      boolean closes = ranks.comm.rank() == ranks.comm.size() - 1;
+      Termination work = ranks.comm.termination();
+      work.begin();
+      ranks.comm.barrier().await(SOON); // a rank that hears of a close cannot begin
+      Termination.@Nullable Hold hold = first ? work.hold() : null; // so that no wave can end
+      Completion<Long> end = work.finish();
+      if (closes) {
+        work.close();
+      }
+      ranks.checkClosed(end, closes);
+      if (hold != null) {
+        hold.close();
+      }
+      work.close();
+      ranks.checkGoesOn();
+    }
+  },
+
+  /** So does one that closes while others look, and it works on: nobody waits for it. */
+  CLOSES_AT_WORK {
+    @Override
+    void run(Ranks ranks) {
+      boolean closes = ranks.comm.rank() == ranks.comm.size() - 1;
+      Termination work = ranks.comm.termination();
+      work.begin();
+      ranks.comm.barrier().await(SOON); // as above
+      Termination.@Nullable Hold hold = closes ? work.hold() : null;
+      Completion<Long> end = work.finish();
+      if (hold != null) {
+        work.close();
+        hold.close();
+      }
+      ranks.checkClosed(end, closes);
+      work.close();
+      ranks.checkGoesOn();
+    }
+  },
+
+  /** Who has seen the end may close at once: the others see it too, but have no other epoch. */
+  CLOSES_AFTER_THE_END {
+    @Override
+    void run(Ranks ranks) {
+      for (int i = 0; i < 5; i++) {
+        Termination work = ranks.comm.termination();
+        AtomicLong handled = new AtomicLong();
+        work.handle(WORK, (source, header, blobs) -> handled.incrementAndGet());
+        work.begin();
+        work.message(ranks.peer(), WORK, longs(0));
+        assertThat(work.finish().await(SOON)).isEqualTo(ranks.comm.size());
+        work.close();
+        assertThatThrownBy(work::begin).isInstanceOf(IllegalStateException.class);
+      }
+      ranks.checkGoesOn();
+    }
+  },
+
   /** Work comes of work: what does not is refused, with what to do. */
   MISUSE {
     @Override
@@ -368,6 +429,33 @@ public enum TerminationContract {
     /** Mostly short; some go at once, some have to be asked for. */
     Blob blob() {
       return Blob.of(MemorySegment.ofArray(new byte[below(8) == 0 ? below(20_000) : below(20)]));
+    }
+
+    /**
+     * An epoch that no rank can end, since one of them closes; one that heard of it may have closed
+     * before a third one hears.
+     */
+    void checkClosed(Completion<Long> end, boolean byThisRank) {
+      assertThatThrownBy(() -> end.await(SOON))
+          .isInstanceOfSatisfying(
+              CommException.class,
+              e ->
+                  assertThat(e.reason())
+                      .as("on rank %d: %s", comm.rank(), e)
+                      .isEqualTo(byThisRank ? Reason.CLOSED : Reason.PEER_CLOSED))
+          .hasMessageMatching(".*rank \\d+ closed.*");
+    }
+
+    /** The ranks reach each other, and find the end of other work. */
+    void checkGoesOn() {
+      comm.barrier().await(SOON);
+      AtomicLong handled = new AtomicLong();
+      try (Termination again = comm.termination()) {
+        again.handle(WORK, (source, header, blobs) -> handled.incrementAndGet());
+        again.begin();
+        again.message(peer(), WORK, longs(0));
+        checkAll(again.finish(), handled, comm.size());
+      }
     }
 
     /** When the end is found all is handled, and nothing comes after. */

@@ -64,6 +64,17 @@ class TerminationSimTest {
     }
   }
 
+  /** So many that waves go along trees: most ranks do not meet the one that closes. */
+  @ParameterizedTest
+  @EnumSource(names = "CLOSES_.*", mode = EnumSource.Mode.MATCH_ALL)
+  void inTrees(TerminationContract rule) {
+    try (TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT)) {
+      List<Comm> ranks = InProcess.ranks(tasks, 20, CommConfig.DEFAULT);
+      keep(tasks, ranks, rule, 20);
+      ranks.forEach(Comm::close);
+    }
+  }
+
   @ParameterizedTest
   @EnumSource(TerminationContract.class)
   void overWires(TerminationContract rule) {

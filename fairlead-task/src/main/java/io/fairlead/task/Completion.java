@@ -65,7 +65,14 @@ import org.jspecify.annotations.Nullable;
  *            | then the one sweeper         | sweeper    | sweeper only skips dead nodes, and a dead
  *            |                              |            | node keeps its next, so a settler that
  *            |                              |            | walks meanwhile meets every living node
+ * help,      | its maker, then the settler  | waiters,   | plain: before it is shared; then who sees
+ *   onCancel |                              | cancellers | the old ones asks about what is over, and
+ *            |                              |            | onCancel is run by the settler only
  * </pre>
+ *
+ * <p><b>Once settled</b> it keeps its value or cause and nothing else of the operation: not what
+ * would have taken that back, nor who helped, nor those who waited. So does a dead node, which may
+ * hang on a pending completion for long: it has let go of what it would have run.
  *
  * <p><b>Lock order.</b> No locks. Callbacks run under none.
  *
@@ -152,10 +159,11 @@ public final class Completion<T extends @Nullable Object> {
   @SuppressWarnings("unused") // through LENGTH
   private volatile int length;
 
-  private final @Nullable WaitHelp help;
+  /** {@link Over#HELP} once it is settled, if there was any. */
+  private @Nullable WaitHelp help;
 
   /** Told of a cancellation before anybody else. A field, since messages are many. */
-  private final @Nullable Runnable onCancel;
+  private @Nullable Runnable onCancel;
 
   private Completion(@Nullable WaitHelp help) {
     this(help, null);
@@ -164,6 +172,8 @@ public final class Completion<T extends @Nullable Object> {
   private Completion(@Nullable WaitHelp help, @Nullable Runnable onCancel) {
     this.help = help;
     this.onCancel = onCancel;
+    // as for final fields: whoever is handed this by a race sees both
+    VarHandle.storeStoreFence();
   }
 
   // --- asking -------------------------------------------------------------------------------
@@ -312,14 +322,15 @@ public final class Completion<T extends @Nullable Object> {
    * @return false if it was settled before
    */
   public boolean cancel() {
+    Runnable takesBack = onCancel; // before it is let go; if another one settles it, of no use
     Object taken =
         exchange(
             new Failure(new TaskCancelledException("the completion was cancelled", null), true));
     if (isOutcome(taken)) {
       return false;
     }
-    if (onCancel != null) {
-      guarded(onCancel);
+    if (takesBack != null) {
+      guarded(takesBack);
     }
     fireAll((Node) taken);
     return true;
@@ -573,9 +584,21 @@ public final class Completion<T extends @Nullable Object> {
       Object seen = look();
       // release: publishes the outcome and all that the operation wrote before it;
       // acquire on the list that is taken: its nodes were written by other threads
-      if (isOutcome(seen) || STATE.weakCompareAndSet(this, seen, outcome)) {
+      if (isOutcome(seen)) {
         return seen;
       }
+      if (STATE.weakCompareAndSet(this, seen, outcome)) {
+        letGo();
+        return seen;
+      }
+    }
+  }
+
+  /** It is settled, and may be kept for its value long after its operation. By the settler. */
+  private void letGo() {
+    onCancel = null;
+    if (help != null) {
+      help = Over.HELP;
     }
   }
 
@@ -843,9 +866,13 @@ public final class Completion<T extends @Nullable Object> {
     if (owner == null || !owner.isIdle()) {
       return null;
     }
-    boolean wanted = here != null && here.holdsWhatOthersWant();
-    long alone = Math.min(Owner.LOOK_NANOS, wanted ? WaitHelp.LOOK_NANOS : looking.lookNanos());
     long since = System.nanoTime();
+    long left = owner.lookNanosLeft(since);
+    if (left <= 0) {
+      return null;
+    }
+    boolean wanted = here != null && here.holdsWhatOthersWant();
+    long alone = Math.min(left, wanted ? WaitHelp.LOOK_NANOS : looking.lookNanos());
     owner.taskLooks(since);
     return lookFirst(looking, owner, since + Math.min(alone, nanosLeft));
   }
@@ -855,7 +882,7 @@ public final class Completion<T extends @Nullable Object> {
    */
   private @Nullable Object lookFirst(WaitHelp looking, @Nullable Owner owner, long end) {
     for (int looks = 1; owner == null ? Carriers.isIdleHere() : owner.isIdle(); looks++) {
-      looking.poll();
+      looking.pollFor(this);
       Object seen = look();
       if (isOutcome(seen)) {
         return seen;
@@ -902,7 +929,7 @@ public final class Completion<T extends @Nullable Object> {
     for (int checks = 1; ; checks++) {
       for (int i = 0; i < SPINS_PER_CHECK; i++) {
         if (help != null) {
-          help.poll();
+          help.pollFor(this);
         }
         Object seen = look();
         if (isOutcome(seen)) {
@@ -1130,23 +1157,54 @@ public final class Completion<T extends @Nullable Object> {
     }
   }
 
-  /** A node that may be taken off again before it fires. */
-  private abstract static class Hook extends Node {
-    // plain: a stale read only means that it fires into something that is settled already
-    private boolean gone;
-
+  /** A node that nobody takes off: it lives until it fires. */
+  private abstract static class Lasting extends Node {
     @Override
     void die() {
-      gone = true;
+      throw new AssertionError("nobody abandons it");
     }
 
     @Override
     boolean isDead() {
-      return gone;
+      return false;
     }
   }
 
-  private static final class Callback<T extends @Nullable Object> extends Hook {
+  /**
+   * A node of a combination, which may be taken off again before it fires.
+   *
+   * @param <C> what it settles, or helps to
+   */
+  private abstract static class Hook<C> extends Node {
+    // plain: a stale read only means that it fires into something that is settled already
+    private @Nullable C into;
+
+    Hook(C into) {
+      this.into = into;
+    }
+
+    @Override
+    void fire(@Nullable Wave wave) {
+      C found = into;
+      if (found != null) {
+        fire(found, Objects.requireNonNull(wave));
+      }
+    }
+
+    abstract void fire(C found, Wave wave);
+
+    @Override
+    void die() {
+      into = null;
+    }
+
+    @Override
+    boolean isDead() {
+      return into == null;
+    }
+  }
+
+  private static final class Callback<T extends @Nullable Object> extends Lasting {
     private final Completion<T> completion;
     private final Consumer<? super Completion<T>> callback;
 
@@ -1171,7 +1229,7 @@ public final class Completion<T extends @Nullable Object> {
     }
   }
 
-  private static final class OnCancel extends Hook {
+  private static final class OnCancel extends Lasting {
     private final Completion<?> completion;
     private final Runnable action;
 
@@ -1194,26 +1252,28 @@ public final class Completion<T extends @Nullable Object> {
   }
 
   private static final class Apply<T extends @Nullable Object, U extends @Nullable Object>
-      extends Hook {
+      extends Hook<Applied<T, U>> {
     private final Completion<T> from;
-    private final Function<? super T, ? extends U> f;
-    private final Completion<U> target;
 
     Apply(Completion<T> from, Function<? super T, ? extends U> f, Completion<U> target) {
+      super(new Applied<>(f, target));
       this.from = from;
-      this.f = f;
-      this.target = target;
     }
 
     @Override
-    void fire(@Nullable Wave wave) {
-      if (!target.isDone()) {
-        target.settle(outcome(), Objects.requireNonNull(wave));
+    void fire(Applied<T, U> applied, Wave wave) {
+      if (!applied.target.isDone()) {
+        applied.target.settle(applied.to(from), wave);
       }
     }
+  }
+
+  /** A function of thenApply(), and what it settles. */
+  private record Applied<T extends @Nullable Object, U extends @Nullable Object>(
+      Function<? super T, ? extends U> f, Completion<U> target) {
 
     @SuppressWarnings("CatchingUnchecked") // whatever f throws is the outcome
-    private Object outcome() {
+    Object to(Completion<T> from) {
       Object outcome = Objects.requireNonNull(from.look());
       if (outcome instanceof Failure) {
         return outcome;
@@ -1276,38 +1336,36 @@ public final class Completion<T extends @Nullable Object> {
     }
   }
 
-  private static final class AllPart extends Hook {
+  private static final class AllPart extends Hook<All<?>> {
     private final Completion<?> part;
-    private final All<?> all;
 
     AllPart(Completion<?> part, All<?> all) {
+      super(all);
       this.part = part;
-      this.all = all;
     }
 
     @Override
-    void fire(@Nullable Wave wave) {
-      all.partDone(Objects.requireNonNull(part.look()), Objects.requireNonNull(wave));
+    void fire(All<?> all, Wave wave) {
+      all.partDone(Objects.requireNonNull(part.look()), wave);
     }
   }
 
-  private static final class AnyPart extends Hook {
+  private static final class AnyPart extends Hook<Completion<?>> {
     private final Completion<?> part;
-    private final Completion<?> target;
 
     AnyPart(Completion<?> part, Completion<?> target) {
+      super(target);
       this.part = part;
-      this.target = target;
     }
 
     @Override
-    void fire(@Nullable Wave wave) {
-      target.settle(Objects.requireNonNull(part.look()), Objects.requireNonNull(wave));
+    void fire(Completion<?> target, Wave wave) {
+      target.settle(Objects.requireNonNull(part.look()), wave);
     }
   }
 
   /** Hangs on a combination: once that is settled, its nodes on the parts are dead. */
-  private static final class Unhook extends Hook {
+  private static final class Unhook extends Lasting {
     private final Completion<?> target;
     private final List<? extends Completion<?>> parts;
     private final List<? extends Node> nodes;
@@ -1420,7 +1478,27 @@ public final class Completion<T extends @Nullable Object> {
     }
   }
 
-  // --- help for combinations ------------------------------------------------------------------
+  // --- help -----------------------------------------------------------------------------------
+
+  /** In the place of any other once the operation is over. */
+  private enum Over implements WaitHelp {
+    HELP;
+
+    @Override
+    public boolean poll() {
+      return true;
+    }
+
+    @Override
+    public boolean block(long nanos) {
+      return true;
+    }
+
+    @Override
+    public String what() {
+      return "something that has just come";
+    }
+  }
 
   /** All are wanted: look at each, block on the first that is not there yet. */
   private record AllHelp(List<? extends Completion<?>> parts) implements WaitHelp {

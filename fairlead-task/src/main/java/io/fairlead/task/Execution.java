@@ -1,6 +1,5 @@
 package io.fairlead.task;
 
-import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -183,27 +182,6 @@ final class Execution {
     } else if (left != null) {
       byHand = false;
       left.pass();
-    }
-  }
-
-  /**
-   * Takes a lock that may be held over a wait of ours: who has it may need the turn of the caller
-   * to go on.
-   */
-  static void lock(ReentrantLock lock) {
-    if (lock.tryLock()) {
-      return;
-    }
-    Execution here = current();
-    if (here == null) {
-      Owner.lock(lock);
-      return;
-    }
-    here.expose();
-    try {
-      Owner.lock(lock);
-    } finally {
-      here.cover();
     }
   }
 

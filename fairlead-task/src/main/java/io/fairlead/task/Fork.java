@@ -111,6 +111,9 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
     Task other = (Task) TASK.compareAndExchange(this, null, made);
     Task known = other == null ? made : other;
     scope.stopIfCancelled(known);
+    if (runner == Task.GONE) {
+      known.letGo(); // it ended meanwhile, and may not have seen its task
+    }
     return known;
   }
 

@@ -453,8 +453,10 @@ public final class Forks {
           dropTaken(frame);
         }
         frame.forget();
+      } else {
+        SLOT.setOpaque(own, h, null); // a scope's child needs no deque: its scope finds it
       }
-      HEAD.setOpaque(this, h); // a scope's child needs no deque: its scope finds it
+      HEAD.setOpaque(this, h);
     }
     lowerTopAnyhow();
   }

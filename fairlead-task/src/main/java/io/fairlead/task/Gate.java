@@ -7,7 +7,6 @@ import java.util.EnumSet;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
-import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -56,7 +55,7 @@ public abstract sealed class Gate {
   private final @Nullable Owner owner;
   private final Set<Role> shifts;
   private final @Nullable Binding binding;
-  private final ReentrantLock lock = new ReentrantLock();
+  private final GateLock lock = new GateLock();
 
   private Gate(
       String engine,
@@ -240,7 +239,7 @@ public abstract sealed class Gate {
   }
 
   private <T extends @Nullable Object> T locked(TaskBody<T> body) throws Exception {
-    Execution.lock(lock);
+    lock.lock();
     try {
       return Task.nullable(body.run());
     } finally {

@@ -25,8 +25,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p><b>Affine tasks</b> are virtual threads whose only carrier is this thread: between two of
  * their suspensions they are as one command. They need own carriers. One that waits for what is
- * found by looking looks itself first, as long as nothing is queued here ({@link #isIdle}): the
- * loop would do the same. Such a look ends a turn, as a suspension does.
+ * found by looking looks itself first, as long as nothing is queued here ({@link #isIdle}), and the
+ * sources were polled not long ago: the loop would do the same. Such a look ends a turn, as a
+ * suspension does.
  *
  * <p><b>Life.</b>
  *
@@ -60,8 +61,8 @@ import org.jspecify.annotations.Nullable;
  * affine, tasks | owner, and the affine tasks on it | same | plain: one platform thread
  * mountedAt | owner                  | anyone    | opaque: a report may be late; 0: none is mounted
  * longTurns, longestTurn | owner     | anyone    | opaque: a report may be late
- * polling, idleSince | owner         | owner     | plain
- * turnBegan | owner, and the affine tasks on it | same | plain: one platform thread
+ * polling, idleSince, polls | owner  | owner     | plain
+ * turnBegan, pollsAtLook, lookSince | owner, and the affine tasks on it | same | plain: as above
  * closing   | closer                 | anyone    | volatile, after the queue was closed
  * </pre>
  *
@@ -104,7 +105,7 @@ public final class Owner implements AutoCloseable {
    */
   private static final long SEARCH_NANOS_COMM = 200_000;
 
-  /** How long an affine task looks itself before it suspends. */
+  /** How long an affine task looks itself before it suspends, and several in a row do. */
   static final long LOOK_NANOS = Nap.lookNanos();
 
   /** Stands in the retired list once the owner has ended. */
@@ -192,6 +193,12 @@ public final class Owner implements AutoCloseable {
   private boolean polling;
   private long idleSince;
   private long turnBegan;
+
+  /** How often the sources were polled; as it was at the first look of a row, and when that was. */
+  private long polls;
+
+  private long pollsAtLook = -1;
+  private long lookSince;
   private int affine;
   private final Set<Thread> tasks = new HashSet<>();
 
@@ -605,6 +612,14 @@ public final class Owner implements AutoCloseable {
     }
   }
 
+  /**
+   * Whether the caller is on an owner's thread that has affine tasks: one of them, or a command.
+   */
+  static boolean isAmongAffineTasks() {
+    Owner below = below();
+    return below != null && below.affine != 0;
+  }
+
   private static void yieldThread() {
     if (VirtualThreads.canYieldCarrier()) {
       VirtualThreads.yieldCarrier();
@@ -712,16 +727,21 @@ public final class Owner implements AutoCloseable {
     return Thread.currentThread().isVirtual() ? below() : null;
   }
 
-  /**
-   * Whether nothing is queued here, and one source at most is to be polled: what an affine task
-   * looks for in its place. By such a task.
-   */
+  /** Whether nothing is queued here, so that an affine task may look for itself. By such a task. */
   boolean isIdle() {
-    return retired == null
-        && commands.isEmpty()
-        && resumes.isEmpty()
-        && sources.size() <= 1
-        && !anythingReady();
+    return retired == null && commands.isEmpty() && resumes.isEmpty() && !anythingReady();
+  }
+
+  /**
+   * How long affine tasks may still look for themselves before all sources are polled: those whose
+   * looks always find what they wait for would never let the loop come to that. By such a task.
+   */
+  long lookNanosLeft(long now) {
+    if (pollsAtLook != polls) {
+      pollsAtLook = polls;
+      lookSince = now;
+    }
+    return lookSince + LOOK_NANOS - now;
   }
 
   /** An affine task has nothing to do but look, from now on. */
@@ -783,6 +803,7 @@ public final class Owner implements AutoCloseable {
 
   private boolean poll() {
     int found = 0;
+    polls++;
     polling = true;
     try {
       for (PollSource source : sources) {

@@ -42,7 +42,7 @@ import org.jspecify.annotations.Nullable;
  *             | interrupts it             |          | a child in a deque; POKING for the length
  *             |                           |          | of one interrupt() call, so that none hits
  *             |                           |          | a thread that has gone on to other work
- * seat        | who made it, then its thread at the end | anyone | acquire / release: who sees none
+ * seat        | who made it, who ends it  | anyone   | acquire / release: who sees none
  *             |                           |          | sees the runner that was written before.
  *             |                           |          | While there is one, runner is the fork's:
  *             |                           |          | most children never have a task
@@ -577,6 +577,7 @@ public final class Task {
   /** It has ended before anybody asked for it. Before it is handed out. */
   void endsAsMade() {
     runner = GONE;
+    frames = null;
   }
 
   /** As {@link #runClaimed}, of a child that has no task unless somebody asks for it. */
@@ -598,7 +599,7 @@ public final class Task {
     vacate(fork);
     asked = fork.taskIfAsked(); // after it: who asked meanwhile, to interrupt it, has done so
     if (asked != null) {
-      asked.leaveSeat();
+      asked.letGo();
       asked.clearOwnInterrupt();
     }
     if (failure != null) {
@@ -613,7 +614,7 @@ public final class Task {
   <T extends @Nullable Object> T runClaimed(TaskBody<T> body) throws Exception {
     if (isStoppedBeforeBegin()) {
       setRunner(GONE);
-      leaveSeat();
+      letGo();
       throw notBegun();
     }
     if (flags != 0) {
@@ -746,13 +747,17 @@ public final class Task {
 
   private void leave() {
     setRunner(GONE);
-    leaveSeat();
+    letGo();
     clearOwnInterrupt();
   }
 
-  /** Whoever keeps the task need not keep the fork, and its result. */
-  private void leaveSeat() {
-    if (seat != null) {
+  /**
+   * It has ended: whoever keeps it need not keep the fork, and its result, nor the scopes that it
+   * was in, and the results there. Its thread, and who made it too late for that.
+   */
+  void letGo() {
+    frames = null;
+    if (seat() != null) {
       runner = GONE;
       SEAT.setRelease(this, null);
     }

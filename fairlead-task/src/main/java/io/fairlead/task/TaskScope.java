@@ -769,6 +769,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
   private void finish() {
     phase = Phase.CLOSED;
     owner.pop(this);
+    lazy = null; // a fork that is kept for its result keeps this
     if (hoped) {
       WaitGraph.forget(this);
     }

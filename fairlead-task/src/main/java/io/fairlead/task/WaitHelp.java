@@ -15,6 +15,17 @@ public interface WaitHelp {
   boolean poll();
 
   /**
+   * As {@link #poll}, by a task that goes on looking if that does not find its end: it looks in the
+   * place of whoever naps meanwhile. Where it finds the ends of others it may stop at any time, and
+   * who naps has to look again soon.
+   *
+   * @param wanted what the task waits for
+   */
+  default void pollFor(Completion<?> wanted) {
+    poll();
+  }
+
+  /**
    * How long a task on an idle carrier looks by {@link #poll} unless {@link #lookNanos} says
    * otherwise: what it has just launched may end sooner than it takes to be put down and taken up
    * again, and the carrier would do nothing but look.

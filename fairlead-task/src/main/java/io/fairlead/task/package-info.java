@@ -14,7 +14,7 @@
  * Completion   | the outcome of something that goes on       | Completion
  * Owner        | one thread that owns what one thread may touch | Owner, CommandQueue, Retired
  * Carriers     | the threads that tasks run on, as one       | Carriers, Carrier, Watcher, Resumable
- * Gate         | who may enter an engine, as one table       | Gate
+ * Gate         | who may enter an engine, as one table       | Gate, GateLock
  * Engine       | a library of the user's behind a rule       | Engine
  * TaskRuntime  | makes all of these and ends them            | TaskRuntime
  * </pre>

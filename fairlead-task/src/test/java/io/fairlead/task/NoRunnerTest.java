@@ -12,7 +12,6 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.locks.ReentrantLock;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -294,7 +293,8 @@ class NoRunnerTest {
   void aWaitThatFailsBeforeItBeginsExposesNothing() {
     try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT, Stealing.MIXED)) {
       Scarce threads = scarce(runtime);
-      ReentrantLock lock = new ReentrantLock();
+      GateLock lock = new GateLock();
+      CountDownLatch locked = new CountDownLatch(1);
       CountDownLatch hold = new CountDownLatch(1);
       runtime.<Void>enter(
           "parent",
@@ -309,18 +309,16 @@ class NoRunnerTest {
                   () -> {
                     lock.lock();
                     try {
+                      locked.countDown();
                       hold.await();
                     } finally {
                       lock.unlock();
                     }
                     return 2;
                   });
-              Eventually.holds("it has the lock", lock::isLocked);
+              Eventually.holds("it has the lock", () -> locked.getCount() == 0);
               List<Runnable> waits =
-                  List.of(
-                      () -> Completion.source().completion().await(),
-                      inner::join,
-                      () -> Execution.lock(lock));
+                  List.of(() -> Completion.source().completion().await(), inner::join, lock::lock);
               for (Runnable wait : waits) {
                 assertThat(catchThrowable(wait::run)).isInstanceOf(NoThread.class);
                 assertThat(forks.isExposed()).isFalse();

@@ -10,6 +10,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -329,6 +330,109 @@ class OwnerAffineTest {
         Duration.ofSeconds(queues ? 3 : 20), () -> affine.isDone() && command.isDone());
   }
 
+  /** It is in a call that may take long, so nobody looks again and again whether it has ended. */
+  @Test
+  void aTaskAtTheGateOfAnEngineThatIsInACallIsPutDown() throws Exception {
+    Gate gate = Gate.of("e", ThreadRule.ONE_AT_A_TIME, null, Set.of(), null);
+    CountDownLatch goOn = new CountDownLatch(1);
+    Thread holder = holding(gate, goOn);
+    AtomicReference<Thread> self = new AtomicReference<>();
+    Completion<Integer> affine = owner.affine(() -> enter(gate, self, 1));
+    try {
+      Eventually.holds("it comes", () -> self.get() != null);
+      Eventually.waits(self.get());
+      assertThat(owner.call(() -> 2).await()).as("its owner has the thread").isEqualTo(2);
+      assertThat(self.get().getState()).isEqualTo(Thread.State.WAITING);
+    } finally {
+      goOn.countDown();
+    }
+    assertThat(affine.await(SOON)).isEqualTo(1);
+    holder.join();
+  }
+
+  /** The task is woken first, and its thread is the command's. */
+  @Test
+  void aCommandBehindATaskOfItsOwnerComesThroughAGate() throws Exception {
+    Gate gate = Gate.of("e", ThreadRule.ONE_AT_A_TIME, null, Set.of(), null);
+    CountDownLatch goOn = new CountDownLatch(1);
+    Thread holder = holding(gate, goOn);
+    AtomicReference<Thread> task = new AtomicReference<>();
+    AtomicReference<Thread> thread = new AtomicReference<>();
+    Completion<Integer> affine = owner.affine(() -> enter(gate, task, 1));
+    Eventually.holds("it comes", () -> task.get() != null);
+    Eventually.waits(task.get());
+    Completion<Integer> command = owner.call(() -> enter(gate, thread, 2));
+    Eventually.holds("it comes", () -> thread.get() != null);
+    Eventually.waits(thread.get());
+    Thread plain = Thread.ofVirtual().start(() -> gate.call("third", () -> 3));
+    goOn.countDown();
+    assertThat(affine.await(SOON)).isEqualTo(1);
+    assertThat(command.await(SOON)).isEqualTo(2);
+    plain.join();
+    holder.join();
+  }
+
+  @Test
+  void whoeverComesToAGateComesThrough() {
+    int rounds = 300;
+    Gate gate = Gate.of("e", ThreadRule.ONE_AT_A_TIME, null, Set.of(), null);
+    Owner other = runtime.owner("other", Role.OWNER);
+    int[] unguarded = new int[1];
+    // inside nothing suspends: a command would wait for a task that it keeps from going on
+    Callable<Integer> passes = () -> gate.call("pass", () -> ++unguarded[0]);
+    List<Completion<Integer>> all = new ArrayList<>();
+    for (Owner on : List.of(owner, owner, other, other)) {
+      all.add(on.affine(() -> repeat(rounds, passes)));
+    }
+    Completion.Source<Integer> plain = Completion.source();
+    Thread.ofVirtual()
+        .start(
+            () -> {
+              for (int i = 0; i < rounds; i++) {
+                gate.call("pass", () -> ++unguarded[0]);
+              }
+              plain.complete(rounds);
+            });
+    for (int i = 0; i < rounds; i++) {
+      all.add(owner.call(passes::call));
+      all.add(other.call(passes::call));
+    }
+    all.add(plain.completion());
+    Completion.all(all).await(SOON);
+    assertThat(unguarded[0]).isEqualTo(7 * rounds);
+  }
+
+  private static Integer repeat(int rounds, Callable<Integer> body) throws Exception {
+    int last = 0;
+    for (int i = 0; i < rounds; i++) {
+      last = body.call();
+    }
+    return last;
+  }
+
+  private static Integer enter(Gate gate, AtomicReference<Thread> self, int value) {
+    self.set(Thread.currentThread());
+    return gate.call("enter", () -> value);
+  }
+
+  /** A thread that is in a call until it is told. */
+  private static Thread holding(Gate gate, CountDownLatch goOn) throws InterruptedException {
+    CountDownLatch inside = new CountDownLatch(1);
+    Thread holder =
+        Thread.ofPlatform()
+            .start(
+                () ->
+                    gate.call(
+                        "long",
+                        () -> {
+                          inside.countDown();
+                          goOn.await();
+                          return "ended";
+                        }));
+    inside.await();
+    return holder;
+  }
+
   private static int lockOnce(
       ReentrantLock lock, Consumer<ReentrantLock> take, AtomicInteger begun) {
     begun.incrementAndGet();
@@ -460,6 +564,37 @@ class OwnerAffineTest {
             })
         .await();
     assertThat(owner.turns().longCount()).isPositive();
+  }
+
+  /** Such a task never suspends, so the loop would not come to anything else. */
+  @Test
+  void aTaskThatAlwaysFindsWhatItLooksForLetsTheSourcesOfItsOwnerBePolled() {
+    for (int sources = 1; sources <= 3; sources++) {
+      AtomicInteger polls = new AtomicInteger();
+      owner.addSource(
+          () -> {
+            polls.incrementAndGet();
+            return 0;
+          });
+      int seen =
+          owner
+              .affine(
+                  () -> {
+                    int before = polls.get();
+                    long end = System.nanoTime() + SOON.toNanos();
+                    int looks = 0;
+                    while (polls.get() == before && System.nanoTime() - end < 0) {
+                      Looked looked = new Looked();
+                      looked.atPoll = once -> looked.source.complete("at once");
+                      looked.source.completion().await();
+                      looks++;
+                    }
+                    assertThat(polls.get()).as("polls, after %d looks", looks).isNotEqualTo(before);
+                    return looks;
+                  })
+              .await();
+      assertThat(seen).isPositive();
+    }
   }
 
   /** Something that only a look finds. */

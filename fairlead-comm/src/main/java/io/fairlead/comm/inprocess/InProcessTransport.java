@@ -37,8 +37,8 @@ final class InProcessTransport implements Transport {
   InProcessTransport(World world, int rank) {
     this.world = world;
     this.rank = rank;
-    this.closed = new TransportException(Reason.CLOSED, "rank " + rank + " closed it", null);
-    this.peerClosed = new TransportException(Reason.PEER_CLOSED, "rank " + rank + " closed", null);
+    this.closed = TransportException.closed(rank);
+    this.peerClosed = TransportException.peerClosed(rank);
   }
 
   @Override
@@ -160,7 +160,13 @@ final class InProcessTransport implements Transport {
     MemorySegment remote = world.exposed(request.peer(), request.key());
     MemorySegment local = request.local();
     if (remote == null) {
-      return memory("rank " + request.peer() + " exposes nothing as " + request.key(), null);
+      return memory(
+          "rank "
+              + request.peer()
+              + " exposes nothing as "
+              + request.key()
+              + ": send the key of a window of its that is open",
+          null);
     }
     if (request.offset() < 0 || request.offset() > remote.byteSize() - local.byteSize()) {
       return memory(

@@ -514,7 +514,7 @@ final class Mailbox {
   }
 
   static TransportException peerClosed(int peer) {
-    return new TransportException(Reason.PEER_CLOSED, "rank " + peer + " closed", null);
+    return TransportException.peerClosed(peer);
   }
 
   // --- lists, under the lock ----------------------------------------------------------------

@@ -38,6 +38,23 @@ public final class TransportException extends FairleadException {
     this.reason = reason;
   }
 
+  /** What fails because this rank has closed the channel, as every transport says it. */
+  public static TransportException closed(int rank) {
+    return new TransportException(
+        Reason.CLOSED, "rank " + rank + " closed the communicator itself", null);
+  }
+
+  /** What fails because only a peer could do it that has closed the channel. */
+  public static TransportException peerClosed(int peer) {
+    return new TransportException(
+        Reason.PEER_CLOSED,
+        "rank "
+            + peer
+            + " closed the communicator before that; let the ranks meet, in a barrier say, before"
+            + " they close",
+        null);
+  }
+
   public Reason reason() {
     return reason;
   }

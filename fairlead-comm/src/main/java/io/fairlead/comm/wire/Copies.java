@@ -51,7 +51,11 @@ final class Copies {
   private String refusal(long key, long offset, long bytes) {
     MemorySegment segment = exposed.get(key);
     return segment == null
-        ? "rank " + rank.number + " exposes nothing as " + key
+        ? "rank "
+            + rank.number
+            + " exposes nothing as "
+            + key
+            + ": send the key of a window of its that is open"
         : bytes
             + " bytes at offset "
             + offset

@@ -19,11 +19,11 @@ final class Faults {
   }
 
   static TransportException closed(int rank) {
-    return new TransportException(Reason.CLOSED, "rank " + rank + " closed it", null);
+    return TransportException.closed(rank);
   }
 
   static TransportException peerClosed(int peer) {
-    return new TransportException(Reason.PEER_CLOSED, "rank " + peer + " closed", null);
+    return TransportException.peerClosed(peer);
   }
 
   static TransportException allClosed() {
