@@ -234,6 +234,8 @@ class FaultyFiles implements DiskFiles {
     private final Stored stored;
     private final boolean written;
     private boolean closed;
+    private long stalledAt = -1;
+    private int stalls;
 
     Open(Path file, Stored stored, boolean written) {
       this.written = written;
@@ -313,6 +315,9 @@ class FaultyFiles implements DiskFiles {
           int part = random.nextInt(length);
           count(part == 0 ? "read nothing" : "read short");
           target.put(stored.real, (int) position, part);
+          if (part < alignment) {
+            stall(position);
+          }
           yield part;
         }
         case 1 -> {
@@ -330,6 +335,15 @@ class FaultyFiles implements DiskFiles {
         }
         default -> throw fatal("read error", new IOException("Input/output error"));
       };
+    }
+
+    /** Less than can be gone on from: again and again at one place, and there is no more. */
+    private void stall(long position) {
+      stalls = stalledAt == position ? stalls + 1 : 1;
+      stalledAt = position;
+      if (stalls >= DiskTransfer.STALLS_MAX) {
+        fatal.add("read short, again and again");
+      }
     }
 
     private void requireAligned(ByteBuffer buffer, long position) throws IOException {
