@@ -571,10 +571,11 @@ class OwnerAffineTest {
   void aTaskThatAlwaysFindsWhatItLooksForLetsTheSourcesOfItsOwnerBePolled() {
     for (int sources = 1; sources <= 3; sources++) {
       AtomicInteger polls = new AtomicInteger();
+      AtomicReference<Looked> wanted = new AtomicReference<>(new Looked());
       owner.addSource(
           () -> {
             polls.incrementAndGet();
-            return 0;
+            return wanted.get().source.complete("by the loop") ? 1 : 0; // where the task has parked
           });
       int seen =
           owner
@@ -586,6 +587,7 @@ class OwnerAffineTest {
                     while (polls.get() == before && System.nanoTime() - end < 0) {
                       Looked looked = new Looked();
                       looked.atPoll = once -> looked.source.complete("at once");
+                      wanted.set(looked);
                       looked.source.completion().await();
                       looks++;
                     }
