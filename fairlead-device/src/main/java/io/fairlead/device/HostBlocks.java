@@ -70,6 +70,7 @@ public final class HostBlocks {
   private final Set<PinnedPiece> regions = new HashSet<>();
   private final List<Completion.Source<Boolean>> waiting = new ArrayList<>();
   private long held;
+  private boolean closed;
 
   HostBlocks(DeviceContext context, long bytesMax) {
     this.context = context;
@@ -121,6 +122,9 @@ public final class HostBlocks {
    *     from, which takes longer to find than a block that is free
    */
   public @Nullable HostBlock tryTake(long bytes, @Nullable String user) {
+    if (bytes < 0) {
+      throw new IllegalArgumentException("a host block of " + bytes + " bytes; give 0 or more");
+    }
     if (bytes > bytesMax || 1L << sizeClass(bytes) > bytesMax) {
       return null;
     }
@@ -245,7 +249,12 @@ public final class HostBlocks {
     if (search.found != null) {
       return;
     }
-    others.freeReached();
+    if (others.freeReached()) {
+      search.found = others.find(sizeClass);
+      if (search.found != null) {
+        return;
+      }
+    }
     evict(mine, bytes, search.evicted);
     evict(others, bytes, search.evicted);
     if (held + bytes <= bytesMax) {
@@ -391,6 +400,9 @@ public final class HostBlocks {
     boolean somebodyWaits;
     lock.lock();
     try {
+      if (closed) {
+        return; // its memory is gone
+      }
       slot.after = reached ? null : after;
       SlotLists lists = slot.piece.isOfSmall ? small : large;
       if (reached) {
@@ -419,9 +431,11 @@ public final class HostBlocks {
     try {
       left = List.copyOf(regions);
       regions.clear();
+      closed = true;
       held = 0;
       small.clear();
       large.clear();
+      left.forEach(region -> region.eachPiece(PinnedPiece::lend)); // no slot is reached from there
     } finally {
       lock.unlock();
     }

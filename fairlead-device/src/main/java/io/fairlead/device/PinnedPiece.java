@@ -22,7 +22,8 @@ import org.jspecify.annotations.Nullable;
  * <pre>
  * field               | writer                  | reader              | guard
  * idle, isFree, left, | the pool                | the pool            | its lock
- * right               |                         |                     |
+ * right, before,      |                         |                     |
+ * behind              |                         |                     |
  * takenAt             | who takes and gives     | the cleaner, owner  | volatile
  * </pre>
  *
@@ -44,7 +45,14 @@ final class PinnedPiece {
   /** Null while it is lent. */
   private HostBlocks.@Nullable Slot idle;
 
+  /** Whether it is in a list of free ones. */
   private boolean isFree;
+
+  /** In the list of wholes that both halves of are free. */
+  @Nullable PinnedPiece before;
+
+  @Nullable PinnedPiece behind;
+
   private @Nullable PinnedPiece left;
   private @Nullable PinnedPiece right;
 
@@ -65,28 +73,39 @@ final class PinnedPiece {
     this.whole = whole;
   }
 
-  /** LENT → FREE. */
-  void free(HostBlocks.Slot slot) {
+  /** It is not lent any more. */
+  void idle(HostBlocks.Slot slot) {
     idle = slot;
-    isFree = true;
   }
 
   /** FREE → LENT. */
   void lend() {
     idle = null;
-    isFree = false;
   }
 
-  /** FREE → HALVED; the right half is handed over. Returns the left one, which is FREE as well. */
+  /**
+   * It is in a list of free ones from now on, or no more.
+   *
+   * @return the whole, if the other half of it is there, too
+   */
+  @Nullable PinnedPiece setFree(boolean on) {
+    isFree = on;
+    PinnedPiece of = whole;
+    if (of == null || of.left == null || of.right == null) {
+      return null;
+    }
+    return (of.left == this ? of.right : of.left).isFree ? of : null;
+  }
+
+  /** FREE → HALVED; the right half is handed over. Returns the left one; both are idle. */
   HostBlocks.Slot halve(Consumer<HostBlocks.Slot> rest) {
-    isFree = false;
     if (left == null || right == null) {
       long half = memory.byteSize() / 2;
       left = half(memory.asSlice(0, half));
       right = half(memory.asSlice(half, half));
     }
-    rest.accept(right.becomesFree());
-    return left.becomesFree();
+    rest.accept(right.slot());
+    return left.slot();
   }
 
   private PinnedPiece half(MemorySegment part) {
@@ -95,27 +114,17 @@ final class PinnedPiece {
     return half;
   }
 
-  private HostBlocks.Slot becomesFree() {
-    isFree = true;
-    return Objects.requireNonNull(idle, "a part is lent");
+  /** Of an idle one. */
+  HostBlocks.Slot slot() {
+    return Objects.requireNonNull(idle, "it is lent");
   }
 
-  /** The other half, if both are FREE and so can be put together. */
-  HostBlocks.@Nullable Slot freeOther() {
-    PinnedPiece of = whole;
-    if (!isFree || of == null || of.left == null || of.right == null) {
-      return null;
-    }
-    PinnedPiece other = of.left == this ? of.right : of.left;
-    return other.isFree ? other.idle : null;
+  HostBlocks.Slot leftSlot() {
+    return Objects.requireNonNull(left).slot();
   }
 
-  /** Both halves of {@link #whole} are FREE: it is again, and they are parts of it. */
-  HostBlocks.Slot putTogether() {
-    PinnedPiece of = Objects.requireNonNull(whole);
-    Objects.requireNonNull(of.left).isFree = false;
-    Objects.requireNonNull(of.right).isFree = false;
-    return of.becomesFree();
+  HostBlocks.Slot rightSlot() {
+    return Objects.requireNonNull(right).slot();
   }
 
   /** Itself and all pieces that it was halved to. */

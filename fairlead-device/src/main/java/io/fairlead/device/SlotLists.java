@@ -18,15 +18,12 @@ final class SlotLists {
   private final List<Chain> free = new ArrayList<>(CLASSES);
   private final List<ArrayDeque<HostBlocks.Slot>> pending = new ArrayList<>(CLASSES);
 
-  /** What {@link #changes} was when blocks of this size could not be put together. */
-  private final long[] inVain = new long[CLASSES];
+  /** By the size of the halves: wholes that both halves of are free. The last one of each. */
+  private final @Nullable PinnedPiece[] wholes = new PinnedPiece[CLASSES];
 
-  private long changes;
-  private long freeBytes;
   private long pendingBytes;
 
   SlotLists() {
-    Arrays.fill(inVain, -1);
     for (int i = 0; i < CLASSES; i++) {
       free.add(new Chain());
       pending.add(new ArrayDeque<>());
@@ -36,7 +33,7 @@ final class SlotLists {
   /** It is lent again at once. */
   void addFree(HostBlocks.Slot slot) {
     slot.after = null;
-    slot.piece.free(slot);
+    slot.piece.idle(slot);
     list(slot);
   }
 
@@ -48,13 +45,40 @@ final class SlotLists {
 
   private void list(HostBlocks.Slot slot) {
     free.get(slot.piece.sizeClass).addLast(slot);
-    freeBytes += slot.piece.memory.byteSize();
-    changes++;
+    PinnedPiece whole = slot.piece.setFree(true);
+    if (whole != null) {
+      addWhole(whole);
+    }
   }
 
   private void unlist(HostBlocks.Slot slot) {
     free.get(slot.piece.sizeClass).remove(slot);
-    freeBytes -= slot.piece.memory.byteSize();
+    PinnedPiece whole = slot.piece.setFree(false);
+    if (whole != null) {
+      removeWhole(whole);
+    }
+  }
+
+  private void addWhole(PinnedPiece whole) {
+    PinnedPiece last = wholes[whole.sizeClass - 1];
+    whole.before = last;
+    if (last != null) {
+      last.behind = whole;
+    }
+    wholes[whole.sizeClass - 1] = whole;
+  }
+
+  private void removeWhole(PinnedPiece whole) {
+    if (whole.before != null) {
+      whole.before.behind = whole.behind;
+    }
+    if (whole.behind != null) {
+      whole.behind.before = whole.before;
+    } else {
+      wholes[whole.sizeClass - 1] = whole.before;
+    }
+    whole.before = null;
+    whole.behind = null;
   }
 
   /** A block of that size, LENT; null if there is none, nor what it could be made of. */
@@ -82,7 +106,7 @@ final class SlotLists {
 
   /** One that is in no list becomes one of that size, LENT; what is left of it is free. */
   HostBlocks.Slot lend(HostBlocks.Slot slot, int sizeClass) {
-    slot.piece.free(slot);
+    slot.piece.idle(slot);
     HostBlocks.Slot lent = slot;
     while (lent.piece.sizeClass > sizeClass) {
       lent = lent.piece.halve(this::list);
@@ -128,30 +152,15 @@ final class SlotLists {
     return found;
   }
 
-  /** Whether free halves have become a whole of at least that size. */
+  /** Whether free halves have become a whole of that size; smaller ones come first. */
   private boolean putTogether(int sizeClass) {
-    if (freeBytes < 1L << sizeClass || inVain[sizeClass] == changes) {
-      return false;
-    }
-    boolean found = putTogetherBelow(sizeClass);
-    if (!found) {
-      inVain[sizeClass] = changes;
-    }
-    return found;
-  }
-
-  /** Smaller ones come first, since what they become may be a half as well. */
-  private boolean putTogetherBelow(int sizeClass) {
     boolean found = false;
     for (int each = 0; each < sizeClass; each++) {
-      for (HostBlocks.Slot slot : free.get(each).all()) {
-        HostBlocks.Slot other = slot.piece.freeOther();
-        if (other != null) {
-          unlist(slot);
-          unlist(other);
-          list(slot.piece.putTogether());
-          found |= each + 1 == sizeClass;
-        }
+      for (PinnedPiece whole = wholes[each]; whole != null; whole = wholes[each]) {
+        unlist(whole.leftSlot());
+        unlist(whole.rightSlot());
+        list(whole.slot());
+        found |= each + 1 == sizeClass;
       }
     }
     return found;
@@ -159,14 +168,14 @@ final class SlotLists {
 
   /** Takes out all regions of which nothing is in use, until they come to so many bytes. */
   List<PinnedPiece> takeRegions(long bytes) {
-    putTogetherBelow(CLASSES - 1);
+    putTogether(CLASSES - 1);
     List<PinnedPiece> taken = new ArrayList<>(0);
     long left = bytes;
     for (int each = CLASSES - 1; each >= 0 && left > 0; each--) {
       for (HostBlocks.Slot slot : free.get(each).all()) {
         if (left > 0 && slot.piece.whole == null) {
           unlist(slot);
-          slot.piece.lend(); // to nobody
+          slot.piece.eachPiece(PinnedPiece::lend); // to nobody: no slot is reached from there
           taken.add(slot.piece);
           left -= slot.piece.memory.byteSize();
         }
@@ -193,11 +202,11 @@ final class SlotLists {
     return one.sequence() <= other.sequence() ? one : other;
   }
 
-  /** The pool is closed. */
+  /** The pool is closed: no slot is reached from here. */
   void clear() {
     free.replaceAll(_ -> new Chain());
     pending.forEach(ArrayDeque::clear);
-    freeBytes = 0;
+    Arrays.fill(wholes, null);
     pendingBytes = 0;
   }
 

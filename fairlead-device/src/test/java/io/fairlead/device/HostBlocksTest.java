@@ -13,6 +13,7 @@ import io.fairlead.task.ScopeOptions;
 import io.fairlead.task.ScopePolicy;
 import io.fairlead.task.TaskScope;
 import java.lang.foreign.MemorySegment;
+import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -342,6 +343,66 @@ class HostBlocksTest {
   void whateverIsTakenAndGivenBackNobodyHasWhatAnotherHas() {
     for (int seed = 0; seed < 200; seed++) {
       takesAndGivesBack(seed);
+    }
+  }
+
+  /** The last of it ends on the device, and is of the large ones' region. */
+  @Test
+  void whoWaitsForASmallOneFindsOneThatWasPutTogetherOfALargeOnes() {
+    DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(512 << 10);
+    try (World world = new World(FakeDriver.stepped(), config)) {
+      HostBlocks blocks = world.context.hostBlocks();
+      DeviceStream stream = world.context.stream();
+      HostBlock large = blocks.take(256 << 10);
+      blocks.take(256 << 10).close();
+      HostBlock first = blocks.take(64 << 10);
+      HostBlock second = blocks.take(64 << 10);
+      HostBlock third = blocks.take(128 << 10);
+      assertThat(blocks.bytesHeld()).isEqualTo(512 << 10);
+      work(stream, "copy");
+      first.closeAfter(stream.mark());
+      second.close();
+      var reached = stream.reached();
+      world.driver.endOne(stream);
+      reached.await();
+      HostBlock whole = blocks.tryTake(128 << 10);
+      assertThat(whole).isNotNull();
+      whole.close();
+      third.close();
+      large.close();
+    }
+  }
+
+  @Test
+  void aContextThatIsClosedIsNotKeptByItsBlocks() {
+    WeakReference<DeviceContext> closed = closedAfterUse();
+    World.until(
+        "it is collected",
+        () -> {
+          System.gc();
+          return closed.refersTo(null);
+        });
+  }
+
+  private static WeakReference<DeviceContext> closedAfterUse() {
+    DeviceConfig config = DeviceConfig.defaults().withHostBytesMax(1 << 20);
+    try (World world = new World(FakeDriver.strict(), config)) {
+      HostBlocks blocks = world.context.hostBlocks();
+      blocks.take(64 << 10).close();
+      HostBlock open = blocks.take(4096);
+      blocks.take(8192).close();
+      world.context.close();
+      open.close();
+      return new WeakReference<>(world.context);
+    }
+  }
+
+  @Test
+  void aSizeThatIsNoneIsRefused() {
+    try (World world = new World(FakeDriver.strict())) {
+      assertThatThrownBy(() -> world.context.hostBlocks().tryTake(-1))
+          .isInstanceOf(IllegalArgumentException.class)
+          .hasMessageContaining("give 0 or more");
     }
   }
 

@@ -12,7 +12,8 @@ import org.jspecify.annotations.Nullable;
  * Images in pinned host memory: pieces of a pool of the context's that has nothing else to do.
  *
  * <p>Pieces are powers of two, as the pool has them: an image of at least a chunk is made of
- * chunks, but of no more than {@link #PIECES_MAX} pieces, since each is an operation of a stream.
+ * chunks, but of fewer than {@link #PIECES_MAX} and what is left behind them, since each is an
+ * operation of a stream; unless there is room for smaller pieces only.
  *
  * <p>Any thread; does not wait for blocks, but the driver may take its time to pin them.
  */
@@ -45,12 +46,20 @@ final class HostTier {
     this.chunkBytes = Math.max(PIECE_MIN, Long.highestOneBit(chunkBytes));
   }
 
-  /** Room for a copy; null if there is none now. */
+  /** Room for a copy; null if there is none now, not even in pieces of a chunk. */
   @Nullable HostImage begin(long size) {
+    HostImage image = null;
+    for (long piece = pieceBytes(size); image == null && piece >= chunkBytes; piece /= 2) {
+      image = begin(size, piece);
+    }
+    return image;
+  }
+
+  private @Nullable HostImage begin(long size, long pieceBytes) {
     List<HostBlock> pieces = new ArrayList<>();
     boolean complete = false;
     try {
-      for (long piece : split(size)) {
+      for (long piece : split(size, pieceBytes)) {
         refuseOnPurpose(piece);
         HostBlock block = blocks.tryTake(piece, USER);
         if (block == null) {
@@ -77,10 +86,18 @@ final class HostTier {
 
   /** The sizes of its pieces. What is left behind whole chunks goes into one or two. */
   List<Long> split(long size) {
+    return split(size, pieceBytes(size));
+  }
+
+  private long pieceBytes(long size) {
     long piece = chunkBytes;
     while (size / piece >= PIECES_MAX) {
       piece *= 2;
     }
+    return piece;
+  }
+
+  private List<Long> split(long size, long piece) {
     List<Long> pieces = new ArrayList<>();
     long left = size;
     for (; left >= piece; left -= piece) {

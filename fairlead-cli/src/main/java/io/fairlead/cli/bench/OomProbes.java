@@ -230,6 +230,8 @@ final class OomProbes {
               taken.countDown();
               allWait.await();
               return hold == null ? 0 : 1;
+            } finally {
+              taken.countDown(); // nobody waits for who has failed
             }
           });
       awaitQuietly(taken);

@@ -4,11 +4,14 @@ import io.fairlead.device.spi.DeviceInfo;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.MemoryInfo;
+import io.fairlead.ffi.posix.PageRun;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
@@ -33,6 +36,7 @@ import org.jspecify.annotations.Nullable;
  * fault      | who meets the first fault     | every call     | CAS: the first cause wins, and stays
  * streams    | streamCreate, dispose         | heartbeat, end | volatile, copied on write under lock
  * hostBlocks | hostAlloc, hostFree, end      | same           | concurrent map; they may all block
+ * keptPages  | hostFree, end                 | end            | concurrent queue
  * peers      | connect, of either            | connect        | concurrent map; may block too
  * retains    | retain, release               | same           | the driver's life lock
  * asking     | who asks streams              | same           | CAS: one at a time, since queries at
@@ -60,6 +64,7 @@ final class CudaContext extends CudaObject {
   private final AtomicReference<@Nullable DriverException> fault = new AtomicReference<>();
   private final SpinLock lock = new SpinLock();
   private final Map<Long, PinnedMemory> hostBlocks = new ConcurrentHashMap<>();
+  private final Queue<PageRun> keptPages = new ConcurrentLinkedQueue<>();
   private final Map<Long, Boolean> peers = new ConcurrentHashMap<>();
   private final MemPool pool;
   private volatile CudaStream[] streams = {};
@@ -217,7 +222,9 @@ final class CudaContext extends CudaObject {
     }
     tickets.close();
     pool.close();
-    api.primaryCtxRelease(rawDevice);
+    if (api.primaryCtxRelease(rawDevice) == Status.SUCCESS) {
+      keptPages.forEach(PageRun::close);
+    }
   }
 
   // --- faults -----------------------------------------------------------------------------------
@@ -647,7 +654,10 @@ final class CudaContext extends CudaObject {
     if (pinned == null) {
       return false;
     }
-    pinned.unpin(this);
+    PageRun kept = pinned.unpin(this);
+    if (kept != null) {
+      keptPages.add(kept);
+    }
     return true;
   }
 

@@ -58,21 +58,20 @@ record PinnedMemory(MemorySegment segment, Arena arena, @Nullable PageRun run) {
     }
     CudaApi api = context.api;
     long previous = Current.bind(api, context.raw);
+    boolean unused;
     try {
-      if (api.memHostRegister(run.address(), bytes, PORTABLE_AND_MAPPED) != Status.SUCCESS) {
-        run.close();
-        return null;
-      }
-      if (isAtItsAddress(api, run.address())) {
+      unused = api.memHostRegister(run.address(), bytes, PORTABLE_AND_MAPPED) != Status.SUCCESS;
+      if (!unused && isAtItsAddress(api, run.address())) {
         return run;
       }
-      if (api.memHostUnregister(run.address()) == Status.SUCCESS) {
-        run.close();
-      }
-      return null;
+      unused = unused || api.memHostUnregister(run.address()) == Status.SUCCESS;
     } finally {
       Current.restore(api, context.raw, previous);
     }
+    if (unused) {
+      run.close();
+    }
+    return null;
   }
 
   /** Whether kernels reach it there: on nearly all machines. */
@@ -90,13 +89,18 @@ record PinnedMemory(MemorySegment segment, Arena arena, @Nullable PageRun run) {
     return segment.address();
   }
 
-  /** Nothing uses it any more. Once. Blocks. */
-  void unpin(CudaContext context) {
+  /**
+   * Nothing uses it any more. Once. Blocks.
+   *
+   * @return pages that the driver did not let go, as those of a context that is lost: they can go
+   *     once the context is released
+   */
+  @Nullable PageRun unpin(CudaContext context) {
     long address = address();
     arena.close();
     if (run == null) {
       context.note(context.api.memFreeHost(address), "cuMemFreeHost");
-      return;
+      return null;
     }
     int status;
     long previous = Current.bind(context.api, context.raw);
@@ -106,8 +110,10 @@ record PinnedMemory(MemorySegment segment, Arena arena, @Nullable PageRun run) {
       Current.restore(context.api, context.raw, previous);
     }
     context.note(status, "cuMemHostUnregister");
-    if (status == Status.SUCCESS) {
-      run.close();
-    } // else nobody knows what the driver thinks of these pages: they are not used again
+    if (status != Status.SUCCESS) {
+      return run;
+    }
+    run.close();
+    return null;
   }
 }

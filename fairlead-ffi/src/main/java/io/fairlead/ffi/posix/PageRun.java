@@ -24,6 +24,7 @@ public final class PageRun implements AutoCloseable {
   // of Linux, the same on all processors that Java runs on
   private static final int READ_AND_WRITE = 0x1 | 0x2;
   private static final int PRIVATE_AND_ANONYMOUS = 0x02 | 0x20;
+  private static final int ADVISE_NOT_TO_FORK = 10;
   private static final int ADVISE_HUGE_PAGES = 14;
   private static final int ADVISE_POPULATE_WRITE = 23;
 
@@ -84,6 +85,7 @@ public final class PageRun implements AutoCloseable {
         return null;
       }
       long address = (mapped + HUGE - 1) & -HUGE;
+      advise(mapped, all, ADVISE_NOT_TO_FORK); // a child would get a copy of what is pinned
       advise(address, bytes, ADVISE_HUGE_PAGES);
       // else they come one by one, as they are pinned
       advise(address, bytes, ADVISE_POPULATE_WRITE);
