@@ -477,6 +477,7 @@ abstract class ForeignCodeContract {
   /** As its maker may, since it was closed here; who has waited or marked it is none the worse. */
   @Test
   void anAdoptedStreamMayGoOnceItIsClosed() {
+    CudaGpu.requireUnchecked("it destroys a stream only once its kernels have ended");
     long[] theirs = new long[1];
     inThePrimaryContext(
         () -> theirs[0] = made(cudart(), "cudaStreamCreateWithFlags", NON_BLOCKING));
