@@ -94,12 +94,14 @@ static void *copy_without_end(void *nothing) {
   check(set_current(context), "cuCtxSetCurrent");
   its = new_stream();
   check(pin(&host, (size_t)LARGE * LARGE_BYTES, 0), "cuMemHostAlloc");
-  for (int i = 0; i < LARGE; i++) check(allocate(&buffers[i], LARGE_BYTES, its), "cuMemAllocAsync");
+  int count = 0; /* a small device may have no room for all of them beside the fill's */
+  while (count < LARGE && allocate(&buffers[count], LARGE_BYTES, its) == 0) count++;
+  check(count == 0, "cuMemAllocAsync");
   while (!ended) {
-    for (int i = 0; i < LARGE; i++) check(fill(buffers[i], (unsigned char)i, LARGE_BYTES, its), "cuMemsetD8Async");
+    for (int i = 0; i < count; i++) check(fill(buffers[i], (unsigned char)i, LARGE_BYTES, its), "cuMemsetD8Async");
     wait_for(its);
     for (int up = 0; up <= 1; up++) {
-      for (int i = 0; i < LARGE; i++) {
+      for (int i = 0; i < count; i++) {
         char *block = (char *)host + (size_t)i * LARGE_BYTES;
         check(up ? copy_up(buffers[i], block, LARGE_BYTES, its) : copy_down(block, buffers[i], LARGE_BYTES, its),
               "a copy");
@@ -107,7 +109,7 @@ static void *copy_without_end(void *nothing) {
       wait_for(its);
     }
   }
-  for (int i = 0; i < LARGE; i++) check(release(buffers[i], its), "cuMemFreeAsync");
+  for (int i = 0; i < count; i++) check(release(buffers[i], its), "cuMemFreeAsync");
   wait_for(its);
   check(unpin(host), "cuMemFreeHost");
   return nothing;
