@@ -172,7 +172,14 @@ class MemorySuiteTest {
     Progress progress = Progress.to(new PrintWriter(said, true), false);
     assertThat(new MemoryPeer(c).samples(SCALE, progress).keySet())
         .as(said.toString())
-        .containsExactlyInAnyOrder("alloc", "large.down", "large.up", "small.down", "small.up");
+        .containsExactlyInAnyOrder(
+            "alloc",
+            "large.down",
+            "large.up",
+            "small.down",
+            "small.up",
+            "fill.alone",
+            "fill.beside");
   }
 
   @Test
