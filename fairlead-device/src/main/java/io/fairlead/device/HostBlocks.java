@@ -9,6 +9,7 @@ import io.fairlead.task.Retired;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -36,10 +37,11 @@ import org.jspecify.annotations.Nullable;
  * <p>Small blocks and large ones have regions of their own while there is room for these: a small
  * one that stays would keep a large region in pieces.
  *
- * <p>Lock order: the pool's lock is a leaf, held for a few list operations and memory reads (and a
- * look at all that is free, before more is pinned or somebody waits), never while waiting or
- * calling the driver. Every field below it is guarded by it, and so are {@link SlotLists} and the
- * tree of {@link PinnedPiece}. The cleaner does not take it.
+ * <p>Lock order: the pool's lock is a leaf, held for a few list operations and memory reads (before
+ * more is pinned or somebody waits, also for a look at all that is pending, at the pairs of free
+ * halves and at the regions), never while waiting or calling the driver. Every field below it is
+ * guarded by it, and so are {@link SlotLists} and the tree of {@link PinnedPiece}. The cleaner does
+ * not take it.
  *
  * <p>Any thread.
  */
@@ -66,7 +68,6 @@ public final class HostBlocks {
   private final BriefLock lock = new BriefLock();
   private final SlotLists small = new SlotLists();
   private final SlotLists large = new SlotLists();
-
   private final Set<PinnedPiece> regions = new HashSet<>();
   private final List<Completion.Source<Boolean>> waiting = new ArrayList<>();
   private long held;
@@ -230,6 +231,10 @@ public final class HostBlocks {
     return sizeClass < LARGE_CLASS ? small : large;
   }
 
+  private SlotLists lists(PinnedPiece piece) {
+    return piece.isOfSmall ? small : large;
+  }
+
   /**
    * Reserves room for a new region, at the cost of regions that nobody uses if need be. Where there
    * is none, small blocks and large ones may be of the others' regions.
@@ -268,12 +273,25 @@ public final class HostBlocks {
     search.allocate = true;
   }
 
+  /** Regions of which nothing is in use, the largest first, until there is room for that. */
   private void evict(SlotLists lists, long bytes, List<PinnedPiece> evicted) {
-    for (PinnedPiece region : lists.takeRegions(held + bytes - bytesMax)) {
+    lists.putTogether();
+    for (PinnedPiece region : freeRegions(lists)) {
+      if (held + bytes <= bytesMax) {
+        return;
+      }
+      lists.takeOut(region);
       held -= region.memory.byteSize();
       regions.remove(region);
       evicted.add(region);
     }
+  }
+
+  private List<PinnedPiece> freeRegions(SlotLists lists) {
+    return regions.stream()
+        .filter(region -> lists(region) == lists && region.isFree())
+        .sorted(Comparator.comparingInt((PinnedPiece region) -> region.sizeClass).reversed())
+        .toList();
   }
 
   /** As large as is worth while; at least the block itself. */
@@ -404,7 +422,7 @@ public final class HostBlocks {
         return; // its memory is gone
       }
       slot.after = reached ? null : after;
-      SlotLists lists = slot.piece.isOfSmall ? small : large;
+      SlotLists lists = lists(slot.piece);
       if (reached) {
         lists.addFree(slot);
       } else {

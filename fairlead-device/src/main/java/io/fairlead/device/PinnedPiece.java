@@ -22,8 +22,7 @@ import org.jspecify.annotations.Nullable;
  * <pre>
  * field               | writer                  | reader              | guard
  * idle, isFree, left, | the pool                | the pool            | its lock
- * right, before,      |                         |                     |
- * behind              |                         |                     |
+ * right               |                         |                     |
  * takenAt             | who takes and gives     | the cleaner, owner  | volatile
  * </pre>
  *
@@ -47,11 +46,6 @@ final class PinnedPiece {
 
   /** Whether it is in a list of free ones. */
   private boolean isFree;
-
-  /** In the list of wholes that both halves of are free. */
-  @Nullable PinnedPiece before;
-
-  @Nullable PinnedPiece behind;
 
   private @Nullable PinnedPiece left;
   private @Nullable PinnedPiece right;
@@ -95,6 +89,10 @@ final class PinnedPiece {
       return null;
     }
     return (of.left == this ? of.right : of.left).isFree ? of : null;
+  }
+
+  boolean isFree() {
+    return isFree;
   }
 
   /** FREE → HALVED; the right half is handed over. Returns the left one; both are idle. */

@@ -2,7 +2,6 @@ package io.fairlead.device;
 
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -18,14 +17,15 @@ final class SlotLists {
   private final List<Chain> free = new ArrayList<>(CLASSES);
   private final List<ArrayDeque<HostBlocks.Slot>> pending = new ArrayList<>(CLASSES);
 
-  /** By the size of the halves: wholes that both halves of are free. The last one of each. */
-  private final @Nullable PinnedPiece[] wholes = new PinnedPiece[CLASSES];
+  /** Of wholes that both halves of are free, by the size of these. */
+  private final List<Chain> wholes = new ArrayList<>(CLASSES);
 
   private long pendingBytes;
 
   SlotLists() {
     for (int i = 0; i < CLASSES; i++) {
       free.add(new Chain());
+      wholes.add(new Chain());
       pending.add(new ArrayDeque<>());
     }
   }
@@ -44,41 +44,21 @@ final class SlotLists {
   }
 
   private void list(HostBlocks.Slot slot) {
-    free.get(slot.piece.sizeClass).addLast(slot);
+    int sizeClass = slot.piece.sizeClass;
+    free.get(sizeClass).addLast(slot);
     PinnedPiece whole = slot.piece.setFree(true);
     if (whole != null) {
-      addWhole(whole);
+      wholes.get(sizeClass).addLast(whole.slot());
     }
   }
 
   private void unlist(HostBlocks.Slot slot) {
-    free.get(slot.piece.sizeClass).remove(slot);
+    int sizeClass = slot.piece.sizeClass;
+    free.get(sizeClass).remove(slot);
     PinnedPiece whole = slot.piece.setFree(false);
     if (whole != null) {
-      removeWhole(whole);
+      wholes.get(sizeClass).remove(whole.slot());
     }
-  }
-
-  private void addWhole(PinnedPiece whole) {
-    PinnedPiece last = wholes[whole.sizeClass - 1];
-    whole.before = last;
-    if (last != null) {
-      last.behind = whole;
-    }
-    wholes[whole.sizeClass - 1] = whole;
-  }
-
-  private void removeWhole(PinnedPiece whole) {
-    if (whole.before != null) {
-      whole.before.behind = whole.behind;
-    }
-    if (whole.behind != null) {
-      whole.behind.before = whole.before;
-    } else {
-      wholes[whole.sizeClass - 1] = whole.before;
-    }
-    whole.before = null;
-    whole.behind = null;
   }
 
   /** A block of that size, LENT; null if there is none, nor what it could be made of. */
@@ -156,32 +136,27 @@ final class SlotLists {
   private boolean putTogether(int sizeClass) {
     boolean found = false;
     for (int each = 0; each < sizeClass; each++) {
-      for (PinnedPiece whole = wholes[each]; whole != null; whole = wholes[each]) {
-        unlist(whole.leftSlot());
-        unlist(whole.rightSlot());
-        list(whole.slot());
+      for (HostBlocks.Slot whole = wholes.get(each).last();
+          whole != null;
+          whole = wholes.get(each).last()) {
+        unlist(whole.piece.leftSlot());
+        unlist(whole.piece.rightSlot());
+        list(whole);
         found |= each + 1 == sizeClass;
       }
     }
     return found;
   }
 
-  /** Takes out all regions of which nothing is in use, until they come to so many bytes. */
-  List<PinnedPiece> takeRegions(long bytes) {
+  /** So that a region of which nothing is in use is free as a whole. */
+  void putTogether() {
     putTogether(CLASSES - 1);
-    List<PinnedPiece> taken = new ArrayList<>(0);
-    long left = bytes;
-    for (int each = CLASSES - 1; each >= 0 && left > 0; each--) {
-      for (HostBlocks.Slot slot : free.get(each).all()) {
-        if (left > 0 && slot.piece.whole == null) {
-          unlist(slot);
-          slot.piece.eachPiece(PinnedPiece::lend); // to nobody: no slot is reached from there
-          taken.add(slot.piece);
-          left -= slot.piece.memory.byteSize();
-        }
-      }
-    }
-    return taken;
+  }
+
+  /** Takes out a region that is free as a whole: no slot is reached from it any more. */
+  void takeOut(PinnedPiece region) {
+    unlist(region.slot());
+    region.eachPiece(PinnedPiece::lend); // to nobody
   }
 
   /**
@@ -206,7 +181,7 @@ final class SlotLists {
   void clear() {
     free.replaceAll(_ -> new Chain());
     pending.forEach(ArrayDeque::clear);
-    Arrays.fill(wholes, null);
+    wholes.replaceAll(_ -> new Chain());
     pendingBytes = 0;
   }
 
@@ -238,15 +213,6 @@ final class SlotLists {
       }
       slot.before = null;
       slot.behind = null;
-    }
-
-    /** As they are now. */
-    List<HostBlocks.Slot> all() {
-      List<HostBlocks.Slot> all = new ArrayList<>(0);
-      for (HostBlocks.Slot each = last; each != null; each = each.before) {
-        all.add(each);
-      }
-      return all;
     }
   }
 }

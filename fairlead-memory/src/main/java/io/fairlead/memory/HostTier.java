@@ -84,11 +84,6 @@ final class HostTier {
     }
   }
 
-  /** The sizes of its pieces. What is left behind whole chunks goes into one or two. */
-  List<Long> split(long size) {
-    return split(size, pieceBytes(size));
-  }
-
   private long pieceBytes(long size) {
     long piece = chunkBytes;
     while (size / piece >= PIECES_MAX) {
@@ -97,6 +92,7 @@ final class HostTier {
     return piece;
   }
 
+  /** The sizes of its pieces. What is left behind whole ones goes into one or two. */
   private List<Long> split(long size, long piece) {
     List<Long> pieces = new ArrayList<>();
     long left = size;

@@ -61,9 +61,9 @@ final class JoinKernels implements AutoCloseable {
 
   private static final String NAME = "fairlead-join";
 
-  private final KernelModule module;
   private static final ModuleImage JAVA = new ModuleImage.Java(JavaJoinKernels.ALL);
 
+  private final KernelModule module;
   private final boolean isJava;
 
   /** {@code (rows, n, words, bits, inOut counts)}: adds how many rows each partition gets. */

@@ -53,11 +53,6 @@ record JoinPlan(int partitionBits, long chunkBytes, long pieceBytes, int tasks) 
   /** So that tables of no or one row are no special case. */
   private static final long CAPACITY_MIN = 16;
 
-  /** As the next one, for the embedded device. */
-  static JoinPlan of(Table left, Table right, long deviceBytes, int tasks, int bits) {
-    return of(left, right, deviceBytes, tasks, bits, COPY_BYTES_MIN_OF_HOST);
-  }
-
   /**
    * A plan for these tables.
    *

@@ -51,6 +51,10 @@ class DeviceJoinTest {
     return new Result(Groups.merged(parts, Groups.stride(left, right)), run);
   }
 
+  private static JoinPlan planned(Table left, Table right, long bytes, int tasks, int bits) {
+    return JoinPlan.of(left, right, bytes, tasks, bits, JoinPlan.COPY_BYTES_MIN_OF_HOST);
+  }
+
   @ParameterizedTest
   @CsvSource({
     "1, 0, 1",
@@ -67,7 +71,7 @@ class DeviceJoinTest {
     Table right = Tables.generated("right", 30_017, 6_000, skew, -seed);
     Groups expected = PlainJoin.of(left, right);
     assertThat(expected.count()).isPositive();
-    JoinPlan plan = JoinPlan.of(left, right, 1 << 20, tasks, AS_SUITS);
+    JoinPlan plan = planned(left, right, 1 << 20, tasks, AS_SUITS);
     assertThat(join(left, right, plan.withTasks(tasks)).groups()).isEqualTo(expected);
   }
 
@@ -90,7 +94,7 @@ class DeviceJoinTest {
   void smallTablesGiveWhatAllPairsGive(int leftRows, int rightRows) {
     Table left = Tables.generated("left", leftRows, 5, 0.5, leftRows);
     Table right = Tables.generated("right", rightRows, 5, 0.5, rightRows);
-    JoinPlan plan = JoinPlan.of(left, right, 1 << 16, 3, 2);
+    JoinPlan plan = planned(left, right, 1 << 16, 3, 2);
     Groups found = join(left, right, plan.withTasks(3)).groups();
     assertThat(found).isEqualTo(PlainJoin.of(left, right));
     assertThat(Tables.pairs(found, left, right)).isEqualTo(Tables.pairs(left, right));
@@ -178,7 +182,7 @@ class DeviceJoinTest {
     Table left = Tables.generated("left", 120_011, 30_000, skew, seed);
     Table right = Tables.generated("right", 140_017, 35_000, skew, -seed);
     long bytes = (left.bytes() + right.bytes()) / share;
-    JoinPlan plan = JoinPlan.of(left, right, bytes, tasks, AS_SUITS);
+    JoinPlan plan = planned(left, right, bytes, tasks, AS_SUITS);
     try (Fairlead fairlead = Fairlead.open(limited(bytes))) {
       Groups found = join(fairlead, left, right, plan.withTasks(tasks)).groups();
       MemoryStats memory = fairlead.device().memory();
@@ -198,7 +202,7 @@ class DeviceJoinTest {
     Table right = Tables.generated("right", 90_001, 25_000, skew, -seed);
     long bytes = (left.bytes() + right.bytes()) / 4;
     long hostBytes = 512 << 10;
-    JoinPlan plan = JoinPlan.of(left, right, bytes, tasks, 6);
+    JoinPlan plan = planned(left, right, bytes, tasks, 6);
     FairleadConfig config = limited(bytes);
     SpillConfig spill =
         config.memory().spill().withHostBytesMax(hostBytes).withDisk(folder, 1 << 28);
@@ -240,7 +244,7 @@ class DeviceJoinTest {
   void aPlanFitsItsMemory(long bytes) {
     Table left = Tables.generated("left", 1_000_000, 250_000, 0, 1);
     for (int tasks : new int[] {1, 8, 1000}) {
-      JoinPlan plan = JoinPlan.of(left, left, bytes, tasks, AS_SUITS);
+      JoinPlan plan = planned(left, left, bytes, tasks, AS_SUITS);
       assertThat(2 * plan.chunkBytes()).isLessThan(bytes);
       assertThat(plan.partitions()).isBetween(1, 1024);
       long table =
@@ -278,7 +282,7 @@ class DeviceJoinTest {
         JoinPlan.tableBytes(JoinPlan.capacity(left.rows() / plan.partitions()), (int) stride);
     assertThat(plan.tasks() * table).as("%s", plan).isLessThan(all / share);
     for (int tasks : new int[] {1, 16, 64}) {
-      assertThat(JoinPlan.of(left, left, 1L << 34, tasks, AS_SUITS).tasks()).isEqualTo(tasks);
+      assertThat(planned(left, left, 1L << 34, tasks, AS_SUITS).tasks()).isEqualTo(tasks);
     }
   }
 
@@ -291,7 +295,7 @@ class DeviceJoinTest {
     Table left = Tables.generated("left", 200_000, 50_000, 0, 1);
     Table right = Tables.generated("right", 200_000, 50_000, 0, 2);
     long tables = left.bytes() + right.bytes();
-    JoinPlan plan = JoinPlan.of(left, right, tables / 4, 16, AS_SUITS);
+    JoinPlan plan = planned(left, right, tables / 4, 16, AS_SUITS);
     try (Fairlead fairlead = Fairlead.open(limited(tables / 4))) {
       join(fairlead, left, right, plan.withTasks(1));
       MemoryStats.Moved moved = fairlead.device().memory().moved();
