@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 
 /**
  * Ends a measuring process that has not ended in time, after it has said what its threads do: no
@@ -35,11 +36,17 @@ public final class HangWatch implements AutoCloseable {
 
   /** Watches until it is closed. */
   public static HangWatch start(String what, Duration limit, PrintWriter out) {
+    return start(what, limit, () -> "", out);
+  }
+
+  /** Watches until it is closed, and says more where it hangs. */
+  public static HangWatch start(
+      String what, Duration limit, Supplier<String> more, PrintWriter out) {
     HangWatch watch = new HangWatch();
     Thread.ofPlatform()
         .daemon()
         .name("hang-watch")
-        .start(() -> watch.haltIfItHangs(what, limit, out));
+        .start(() -> watch.haltIfItHangs(what, limit, more, out));
     return watch;
   }
 
@@ -48,7 +55,7 @@ public final class HangWatch implements AutoCloseable {
     ended.countDown();
   }
 
-  private void haltIfItHangs(String what, Duration limit, PrintWriter out) {
+  private void haltIfItHangs(String what, Duration limit, Supplier<String> more, PrintWriter out) {
     try {
       if (ended.await(limit.toMillis(), TimeUnit.MILLISECONDS)) {
         return;
@@ -58,6 +65,8 @@ public final class HangWatch implements AutoCloseable {
     }
     out.println(what + " has not ended after " + limit.toSeconds() + " s:");
     out.println(stacks());
+    out.flush(); // what comes now may hang as well
+    out.println(more.get());
     out.flush();
     Runtime.getRuntime().halt(EXIT_CODE);
   }

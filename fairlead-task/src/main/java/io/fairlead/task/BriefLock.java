@@ -13,7 +13,8 @@ import org.jspecify.annotations.Nullable;
  * given back it is the task that is woken, which can only go on once the command has left the
  * thread. So it is with monitors, {@code synchronized}, too. Here nobody on an owner that has
  * affine tasks stands in the queue; they look until the lock is theirs, and a task keeps the thread
- * meanwhile.
+ * meanwhile. Nor does a callback that runs within a carrier's poll: the task before it in the queue
+ * might need that carrier.
  *
  * <p><b>What may be done while holding it</b>: nothing that suspends a task, other than waiting for
  * another lock of this kind: a command that comes for it would wait for a task that waits for the

@@ -155,6 +155,12 @@ final class Carrier extends RoleThread {
    */
   private boolean looksAround;
 
+  /**
+   * Callbacks run within its poll. They may block, so it does not count as a searcher until the
+   * poll has ended, and what lies with it is the watcher's.
+   */
+  private boolean calls;
+
   private int victim;
 
   /** A next slot that this one, as a thief, has seen filled: whose, in which turn, and when. */
@@ -167,6 +173,7 @@ final class Carrier extends RoleThread {
   long turnsSeen;
   long turnsSeenNanos;
   boolean still;
+  boolean heldUp;
   private int looksBlocked;
   private long lookedNanos;
 
@@ -240,7 +247,7 @@ final class Carrier extends RoleThread {
    */
   private @Nullable Resumable lookAround() {
     looksAround = true;
-    carriers.poll();
+    int _ = poll();
     looksAround = false;
     Resumable common = takeCommon();
     if (common == null && !carriers.ready.isEmpty()) {
@@ -358,6 +365,9 @@ final class Carrier extends RoleThread {
   void ready(Resumable resumable) {
     if (looksAround) {
       carriers.ready.add(resumable); // and sees to it itself, or signals: see lookAround
+      if (calls) {
+        carriers.signal(); // or it may not come to that
+      }
       return;
     }
     Resumable runs = mounted;
@@ -371,8 +381,8 @@ final class Carrier extends RoleThread {
       put(before);
       carriers.signal();
       carriers.watch(); // the slot has no signal of its own
-    } else if (runs != null) {
-      if (runs.goesOn) {
+    } else if (runs != null || calls) {
+      if (runs != null && runs.goesOn) {
         carriers.signal();
       }
       carriers.watch();
@@ -772,10 +782,46 @@ final class Carrier extends RoleThread {
     if (found == null) {
       found = carriers.steal(this);
     }
-    if (found == null && carriers.poll() > 0) {
+    if (found == null && poll() > 0) {
       found = nextOwn();
     }
     return found;
+  }
+
+  /** At the sources. A searcher before is one afterwards. */
+  private int poll() {
+    boolean searched = searches;
+    int found = carriers.poll();
+    calls = false;
+    if (searched && !searches) {
+      carriers.startSearch();
+      searches = true;
+    }
+    return found;
+  }
+
+  /** By whoever is about to run callbacks, on any thread. */
+  static void callsNow() {
+    if (Thread.currentThread() instanceof Carrier carrier) {
+      carrier.beginCalls();
+    }
+  }
+
+  private void beginCalls() {
+    if (Mutant.on("carriers.calls-while-searching")) {
+      return;
+    }
+    calls = true;
+    if (searches) {
+      searches = false;
+      carriers.foundWork();
+    }
+    if (looksAround && !carriers.ready.isEmpty()) {
+      carriers.signal();
+    }
+    if (hasWork()) {
+      carriers.watch(); // what the poll has found before
+    }
   }
 
   /** Parks. False if the thread has to end. */
@@ -836,6 +882,13 @@ final class Carrier extends RoleThread {
 
   boolean isParked() {
     return bell == PARKED;
+  }
+
+  /**
+   * Whether it is between two tasks, awake: if it stands still there, something blocks in its poll.
+   */
+  boolean mayBeHeldUp() {
+    return bell == AWAKE && !isMounted();
   }
 
   private boolean restSpare() {

@@ -114,9 +114,11 @@ import org.jspecify.annotations.Nullable;
  * </pre>
  *
  * Lock order: no locks but the try-locks of {@link ReadyQueue} and {@link Polled}, which nobody
- * waits for. Carrier code must take no lock that a virtual thread can hold when it suspends: the
- * carrier would wait for a thread that waits for a carrier. (Callbacks of completions may all the
- * same; then the watcher has others take over what lies with that carrier.)
+ * waits for. Carrier code must take no lock that a virtual thread can hold when it suspends, nor
+ * stand in a queue behind one: the carrier would wait for a thread that waits for a carrier.
+ * Callbacks of completions may all the same. So a carrier takes itself off the searchers before it
+ * runs the first one of a poll, and counts again after the poll; what lies with it meanwhile the
+ * watcher gives to others, to a spare if need be.
  */
 final class Carriers {
 
@@ -371,6 +373,14 @@ final class Carriers {
         }
         searching.decrementAndGet(); // and look again: it has hidden others meanwhile
       }
+    }
+  }
+
+  /** By the watcher: as {@link #signal}, although others search, since they do not come to it. */
+  void signalAlthoughOthersSearch() {
+    searching.incrementAndGet(); // who is woken takes itself off
+    if (!wakeOne() && searching.decrementAndGet() == 0 && workVisible()) {
+      signal(); // it has hidden others meanwhile
     }
   }
 

@@ -1216,6 +1216,7 @@ public final class Completion<T extends @Nullable Object> {
     @Override
     @SuppressWarnings("CatchingUnchecked") // a stranger's callback must not stop the others
     void fire(@Nullable Wave wave) {
+      Carrier.callsNow();
       try {
         callback.accept(completion);
       } catch (Throwable thrown) {
@@ -1241,6 +1242,7 @@ public final class Completion<T extends @Nullable Object> {
     @Override
     void fire(@Nullable Wave wave) {
       if (completion.state() == State.CANCELLED) {
+        Carrier.callsNow();
         guarded(action);
       }
     }
@@ -1278,6 +1280,7 @@ public final class Completion<T extends @Nullable Object> {
       if (outcome instanceof Failure) {
         return outcome;
       }
+      Carrier.callsNow();
       try {
         return boxed(f.apply(from.report(outcome)));
       } catch (Throwable failure) {

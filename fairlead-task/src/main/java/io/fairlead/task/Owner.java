@@ -93,8 +93,13 @@ public final class Owner implements AutoCloseable {
    */
   private static final int SPINS_PER_YIELD = 50;
 
-  /** A command that waits for a lock: between two looks, so that who holds it can run. */
+  /**
+   * A command that waits for a lock: between two looks, so that who holds it can run. Each further
+   * nap is twice as long, {@value #LOCK_NAPS_DOUBLED} times at most.
+   */
   private static final long LOCK_NAP_NANOS = 1_000;
+
+  private static final int LOCK_NAPS_DOUBLED = 8;
 
   /** A command that waits: longest sleep between two polls of the owner's sources. */
   private static final long NAP_NANOS_WAITING = 50_000;
@@ -571,8 +576,9 @@ public final class Owner implements AutoCloseable {
    * it. A task at the head of the queue could take it on the owner's thread only, and that may be
    * waiting in a command behind it: both would wait for ever. So a task tries again whenever its
    * turn on the thread comes, and a command looks again and again, which it may only do for locks
-   * that are held for moments. Any thread, holding no lock that others on this owner may want: a
-   * task may suspend here. What is taken under such a lock is a {@link BriefLock}.
+   * that are held for moments. So does a callback within a carrier's poll, for the same reason. Any
+   * thread, holding no lock that others on this owner may want: a task may suspend here. What is
+   * taken under such a lock is a {@link BriefLock}.
    */
   public static void lock(ReentrantLock lock) {
     if (!lock.tryLock()) {
@@ -588,7 +594,8 @@ public final class Owner implements AutoCloseable {
   @SuppressWarnings("ThreadPriorityCheck") // a yield is a suspension, after which it looks again
   private static void waitFor(ReentrantLock lock, boolean maySuspend) {
     Owner below = below();
-    if (below == null || below.affine == 0 || Mutant.on("owner.queues-for-locks")) {
+    boolean queues = below == null ? !isPollOfTasks() : below.affine == 0;
+    if (queues || Mutant.on("owner.queues-for-locks")) {
       if (lock instanceof BriefLock brief) {
         brief.queue();
       } else {
@@ -602,14 +609,25 @@ public final class Owner implements AutoCloseable {
         Thread.yield();
       } else if (tries % SPINS_PER_YIELD != 0) {
         Thread.onSpinWait();
-      } else if (task && lock instanceof BriefLock brief && below.tasks.contains(brief.holder())) {
+      } else if (!task) {
+        LockSupport.parkNanos(
+            lock, LOCK_NAP_NANOS << Math.min(tries / SPINS_PER_YIELD - 1, LOCK_NAPS_DOUBLED));
+      } else if (lock instanceof BriefLock brief
+          && below != null
+          && below.tasks.contains(brief.holder())) {
         Thread.yield(); // another task of this owner, that was suspended holding it
-      } else if (task) {
-        yieldThread();
       } else {
-        LockSupport.parkNanos(lock, LOCK_NAP_NANOS);
+        yieldThread();
       }
     }
+  }
+
+  /**
+   * Whether the caller, no task, sees to tasks' carriers: who is first in the queue may need just
+   * this thread to go on.
+   */
+  private static boolean isPollOfTasks() {
+    return Thread.currentThread() instanceof RoleThread own && own.isPolling();
   }
 
   /**

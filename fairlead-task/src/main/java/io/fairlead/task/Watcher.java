@@ -23,11 +23,11 @@ import java.util.concurrent.locks.LockSupport;
  * others| watcher              | watcher   | plain
  * </pre>
  *
- * Carriers that stand still are of two kinds. One that is blocked, in native code or in a pinned
- * wait, uses no processor: a spare takes its place. One that computes is given a spare too, so that
- * ready work shares the processors with it, but only one for each processor. One whose task forks
- * does not stand still: it takes what is ready at a fork, and a spare would take the processor from
- * it.
+ * Carriers that stand still are of two kinds. One that is blocked, in native code, in a pinned wait
+ * or in a callback of its poll, uses no processor: a spare takes its place. One that computes is
+ * given a spare too, so that ready work shares the processors with it, but only one for each
+ * processor. One whose task forks does not stand still: it takes what is ready at a fork, and a
+ * spare would take the processor from it.
  *
  * <p>What lies with a carrier that has not moved for 200 µs is handed over whatever the carrier
  * does: it may have lost its processor on the way from a poll to what that has found, or have come
@@ -65,6 +65,10 @@ final class Watcher extends RoleThread {
   private final Carriers carriers;
   private volatile int bell;
   private int spareNumber;
+
+  /** A carrier was blocked within a poll when spares were last counted. */
+  private boolean heldUp;
+
   private long takenSeen;
   private long takenSeenNanos;
 
@@ -183,6 +187,7 @@ final class Watcher extends RoleThread {
       boolean unmoved = isUnmoved(carrier, now);
       boolean still = unmoved && mounted && !carrier.forksNow(now);
       carrier.still = still;
+      carrier.heldUp = unmoved && carrier.mayBeHeldUp();
       active += mounted ? 1 : 0;
       stuck += still ? 1 : 0;
       if (carrier.hasWork()) {
@@ -198,12 +203,10 @@ final class Watcher extends RoleThread {
     if (late || carriers.sparesActive() > 0) {
       carriers.sparesWanted(sparesFor(now));
     }
-    if (late && !carriers.anySearching()) {
-      if (carriers.anyParked()) {
-        carriers.signal();
-      } else {
-        carriers.useSpare(++spareNumber);
-      }
+    if (late && carriers.anyParked()) {
+      carriers.signalAlthoughOthersSearch();
+    } else if (late && (heldUp || !carriers.anySearching())) {
+      carriers.useSpare(++spareNumber);
     }
     if (!ready && !common) {
       return Need.NOTHING;
@@ -215,8 +218,12 @@ final class Watcher extends RoleThread {
   private int sparesFor(long now) {
     int blocked = 0;
     int computing = 0;
+    heldUp = false;
     for (Carrier carrier : carriers.all()) {
-      if (carrier.still) {
+      if (carrier.heldUp && carrier.isBlocked(now)) {
+        heldUp = true;
+        blocked++;
+      } else if (carrier.still) {
         if (carrier.isBlocked(now)) {
           blocked++;
         } else {

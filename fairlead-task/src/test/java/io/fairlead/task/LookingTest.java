@@ -561,7 +561,7 @@ class LookingTest {
 
   @Test
   void aPinnedTaskThatStaysCountedIsSeen() {
-    Carriers carriers = carriers(2, true);
+    Carriers carriers = carriers(2, false); // a watcher would see to it, late
     Kernel kernel = kernels.launch();
     try (Mutant.Handle _ = Mutant.enable("look.stays-counted")) {
       Thread pinned = start(carriers, () -> awaitPinned(kernel));

@@ -26,6 +26,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -80,12 +81,14 @@ final class Round {
   /**
    * All of it.
    *
+   * @param opened gets the device before anything is done
    * @throws TortureFailedException if something was wrong
    */
-  static Tally run(long seed, Plan plan) {
+  static Tally run(long seed, Plan plan, Consumer<Device> opened) {
     List<Leak> leaks = new CopyOnWriteArrayList<>();
     Tally tally;
     try (Fairlead fairlead = Fairlead.open(config(seed, plan, leaks))) {
+      opened.accept(fairlead.device());
       Round round = new Round(seed, plan, fairlead);
       tally = round.run();
     }

@@ -5,6 +5,7 @@ import io.fairlead.cli.ExitCode;
 import io.fairlead.cli.HangWatch;
 import io.fairlead.cli.OptionChecks;
 import io.fairlead.cli.Version;
+import io.fairlead.memory.Device;
 import io.fairlead.runtime.DriverUnavailableException;
 import java.io.IOException;
 import java.io.PrintWriter;
@@ -14,6 +15,7 @@ import java.time.Duration;
 import java.util.Locale;
 import java.util.Objects;
 import java.util.concurrent.Callable;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -43,8 +45,7 @@ public final class TortureCommand implements Callable<Integer> {
   private static final long MEMORY_MIN = 1 << 20;
   private static final long MEMORY_MAX = 8L << 30;
 
-  /** A round takes seconds. On a slow machine beside others it may take some more. */
-  private static final Duration ROUND_MAX = Duration.ofMinutes(6);
+  private static final long PATIENCE_MAX = 24 * 3600;
 
   private static final int MINUTES_MAX = 60 * 24 * 7;
 
@@ -80,6 +81,15 @@ public final class TortureCommand implements Callable<Integer> {
   private long memory;
 
   @Option(
+      names = "--patience",
+      paramLabel = "SECONDS",
+      defaultValue = "360",
+      description =
+          "A seed takes seconds, on a busy machine some more. One that takes longer than this hangs:"
+              + " what its threads do is said, and the command ends (default ${DEFAULT-VALUE}).")
+  private long patience;
+
+  @Option(
       names = "--directory",
       paramLabel = "FOLDER",
       description = "Where buffers go on to (default: a new one in the temporary folder).")
@@ -98,6 +108,9 @@ public final class TortureCommand implements Callable<Integer> {
     checks.require(
         memory >= MEMORY_MIN && memory <= MEMORY_MAX,
         "--device-memory takes 1M to 8G, not " + Bytes.text(memory));
+    checks.require(
+        patience >= 1 && patience <= PATIENCE_MAX,
+        "--patience takes 1 to " + PATIENCE_MAX + " seconds, not " + patience);
     Path given = directory;
     checks.require(
         given == null || (Files.isDirectory(given) && Files.isWritable(given)),
@@ -126,9 +139,12 @@ public final class TortureCommand implements Callable<Integer> {
       long begin = System.nanoTime();
       err.println("seed " + next + ": " + Round.describe(next));
       err.flush();
-      try (HangWatch _ = HangWatch.start("seed " + next, ROUND_MAX, err);
+      AtomicReference<@Nullable Device> opened = new AtomicReference<>();
+      try (HangWatch _ =
+              HangWatch.start(
+                  "seed " + next, Duration.ofSeconds(patience), () -> state(opened.get()), err);
           LogWatch log = LogWatch.begin(err)) {
-        Tally tally = Round.run(next, plan);
+        Tally tally = Round.run(next, plan, opened::set);
         log.require();
         leftovers.require();
         all.add(tally);
@@ -162,6 +178,12 @@ public final class TortureCommand implements Callable<Integer> {
     out.println("seeds " + seed + " to " + (next - 1) + ": nothing wrong; " + all);
     out.flush();
     return ExitCode.OK;
+  }
+
+  private static String state(@Nullable Device device) {
+    return device == null
+        ? "no device is open"
+        : device.memory() + System.lineSeparator() + device.context().stats();
   }
 
   /** What a process has, which must not grow from round to round. Used by one thread. */

@@ -27,7 +27,7 @@ class TortureTest {
   @ParameterizedTest
   @ValueSource(longs = {1, 2, 4})
   void nothingIsWrong(long seed) {
-    Tally tally = Round.run(seed, plan(12, 20));
+    Tally tally = Round.run(seed, plan(12, 20), device -> {});
     assertThat(tally.checks.sum()).isPositive();
     assertThat(tally.spills.sum()).isPositive();
     assertThat(directory).isEmptyDirectory();
@@ -59,7 +59,7 @@ class TortureTest {
   private String failure(long seed) {
     StringWriter lines = new StringWriter();
     try (LogWatch log = LogWatch.begin(new PrintWriter(lines))) {
-      Round.run(seed, plan(24, 30));
+      Round.run(seed, plan(24, 30), device -> {});
       log.require();
       return null;
     } catch (RuntimeException found) {
