@@ -174,6 +174,7 @@ final class Carrier extends RoleThread {
   long turnsSeenNanos;
   boolean still;
   boolean heldUp;
+  long notHeldUpNanos = System.nanoTime();
   private int looksBlocked;
   private long lookedNanos;
 
@@ -498,11 +499,9 @@ final class Carrier extends RoleThread {
 
   private boolean looksBlocked() {
     Path file = status;
-    if (getState() != State.RUNNABLE) {
-      return true;
-    }
-    if (file == null) {
-      return false;
+    boolean waits = getState() != State.RUNNABLE;
+    if (file == null || (waits && isMounted())) {
+      return waits; // with nothing mounted it may have been woken, and have no processor yet
     }
     try {
       String text = Files.readString(file, StandardCharsets.ISO_8859_1);

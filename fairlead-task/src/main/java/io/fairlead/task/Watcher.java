@@ -187,7 +187,7 @@ final class Watcher extends RoleThread {
       boolean unmoved = isUnmoved(carrier, now);
       boolean still = unmoved && mounted && !carrier.forksNow(now);
       carrier.still = still;
-      carrier.heldUp = unmoved && carrier.mayBeHeldUp();
+      carrier.heldUp = isHeldUp(carrier, now) && unmoved;
       active += mounted ? 1 : 0;
       stuck += still ? 1 : 0;
       if (carrier.hasWork()) {
@@ -199,14 +199,17 @@ final class Watcher extends RoleThread {
     if (handedOver) {
       carriers.signal();
     }
-    boolean late = isCommonLate(now) || (common && stuck == active);
+    boolean overdue = isCommonLate(now);
+    boolean late = overdue || (common && stuck == active);
     if (late || carriers.sparesActive() > 0) {
       carriers.sparesWanted(sparesFor(now));
     }
-    if (late && carriers.anyParked()) {
-      carriers.signalAlthoughOthersSearch();
-    } else if (late && (heldUp || !carriers.anySearching())) {
-      carriers.useSpare(++spareNumber);
+    if (late && (overdue || !carriers.anySearching())) {
+      if (carriers.anyParked()) {
+        carriers.signalAlthoughOthersSearch();
+      } else if (heldUp || !carriers.anySearching()) {
+        carriers.useSpare(++spareNumber);
+      }
     }
     if (!ready && !common) {
       return Need.NOTHING;
@@ -241,6 +244,14 @@ final class Watcher extends RoleThread {
       carrier.turnsSeenNanos = now;
     }
     return now - carrier.turnsSeenNanos >= LATE_NANOS;
+  }
+
+  /** Between two tasks, awake, for so long. */
+  private static boolean isHeldUp(Carrier carrier, long now) {
+    if (!carrier.mayBeHeldUp()) {
+      carrier.notHeldUpNanos = now;
+    }
+    return now - carrier.notHeldUpNanos >= LATE_NANOS;
   }
 
   private boolean isCommonLate(long now) {

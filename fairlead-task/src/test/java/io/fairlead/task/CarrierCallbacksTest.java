@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
@@ -90,6 +91,15 @@ class CarrierCallbacksTest {
       return latch.await(SECONDS_MAX, TimeUnit.SECONDS);
     } catch (InterruptedException e) {
       throw new AssertionError(e);
+    }
+  }
+
+  private static void locked(ReentrantLock lock, Runnable what) {
+    lock.lock();
+    try {
+      what.run();
+    } finally {
+      lock.unlock();
     }
   }
 
@@ -211,6 +221,7 @@ class CarrierCallbacksTest {
     Carriers carriers = new Carriers("test", 1).startUnwatched();
     opened.add(carriers);
     BriefLock lock = new BriefLock();
+    AtomicInteger passed = new AtomicInteger();
     AtomicReference<Thread> polls = new AtomicReference<>();
     CountDownLatch wants = new CountDownLatch(1);
     Once source =
@@ -219,15 +230,9 @@ class CarrierCallbacksTest {
                 () -> {
                   polls.set(Thread.currentThread());
                   wants.countDown();
-                  lock.lock();
-                  lock.unlock();
+                  locked(lock, passed::incrementAndGet);
                 }));
-    Thread task =
-        carriers.thread(
-            () -> {
-              lock.lock();
-              lock.unlock();
-            });
+    Thread task = carriers.thread(() -> locked(lock, passed::incrementAndGet));
     lock.lock();
     try {
       task.start();
@@ -242,5 +247,6 @@ class CarrierCallbacksTest {
       lock.unlock();
     }
     assertThat(task.join(Duration.ofSeconds(SECONDS_MAX))).as("the task ended").isTrue();
+    Eventually.holds("both have had the lock", () -> passed.get() == 2);
   }
 }
