@@ -27,10 +27,11 @@ import org.junit.platform.launcher.core.LauncherFactory;
  * failure with its trace, each skip with its reason, and at the end "N passed, N failed, N skipped".
  * Exit code 0 only if some passed and none failed; a single test may have been skipped.
  *
- * <p>Run as {@code java -cp CLASSES SuiteRunner TESTS [--list TAG] [SUITE...]}: TESTS is the jar or
+ * <p>Run as {@code java -cp CLASSES SuiteRunner TESTS [--list TAG | --suites] [SUITE...]}: TESTS is the jar or
  * the folder of the test classes, which is on the class path too; SUITE a simple name of a class,
  * with * for any letters, or one test of it, CLASS#TEST; all if none. With {@code --list} nothing is
- * run: a line CLASS#TEST for each test that has that tag.
+ * run: a line CLASS#TEST for each test that has that tag; with {@code --suites} neither: a line for
+ * each suite.
  */
 class SuiteRunner implements TestExecutionListener {
   /** What the builds passes over too, see the root pom: race tests have a runner of their own. */
@@ -60,6 +61,11 @@ class SuiteRunner implements TestExecutionListener {
     if (!wanted.isEmpty() && wanted.getFirst().equals("--list")) {
       List<String> suites = suites(Path.of(args[0]), wanted.subList(2, wanted.size()));
       list(request(suites).filters(TagFilter.includeTags(wanted.get(1))).build());
+      return;
+    }
+    if (!wanted.isEmpty() && wanted.getFirst().equals("--suites")) {
+      List<String> words = wanted.subList(1, wanted.size());
+      suites(Path.of(args[0]), words).forEach(suite -> System.out.println(simple(suite)));
       return;
     }
     boolean isOne = wanted.size() == 1 && wanted.getFirst().contains("#");

@@ -60,7 +60,7 @@ run_gpu_suites() {
 }
 
 run_gpu_suites_checked() {
-  local java=$1 bundle=$2 module checked failed=0 suite_seconds_max=900
+  local java=$1 bundle=$2 module checked failed=0 found=0 suite_seconds_max=900
   shift 2
   command -v compute-sanitizer > /dev/null || {
     echo "run-suites: compute-sanitizer is not on the PATH; CUDA's toolkit has it" >&2
@@ -73,10 +73,17 @@ run_gpu_suites_checked() {
   chmod +x "$checked/java"
   for module in ffi cli; do
     [ -e "$bundle/test/$module/tests.jar" ] || continue
+    [ -n "$(run_module "$java" "$bundle" "$module" -- --suites "$@")" ] || continue
+    found=1
     echo "$module, on the GPU, under memcheck:"
     run_module "$checked/java" "$bundle" "$module" --add-opens java.base/java.lang=ALL-UNNAMED \
       -Dfairlead.gpu.checked=true -- "$@" || failed=1
   done
+  if [ "$found" = 0 ]; then
+    rm -rf "$checked"
+    echo "run-suites: no suite is called $*; * stands for any letters, '*GpuTest' say" >&2
+    return 2
+  fi
   # one sum for each JVM; one that was stopped has none
   if ! cat "$checked"/log.* || grep -L 'ERROR SUMMARY: 0 errors' "$checked"/log.* | grep -q .; then failed=1; fi
   rm -rf "$checked"
