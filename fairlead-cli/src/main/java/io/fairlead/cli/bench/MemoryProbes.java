@@ -19,6 +19,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -323,9 +324,11 @@ final class MemoryProbes {
    * a trace of a seed, by tasks that take turns, each on a stream of its own. Sizes from 256 bytes
    * to a 256th of the limit, as many in each octave. First the device is filled to 80 %, then it is
    * churned, then filled for good. Each buffer is written when it is new.
+   *
+   * @param why gets what the refusal said
    */
-  double usable(long seed) {
-    Trace trace = new Trace(seed, device.memory().limit());
+  double usable(long seed, Consumer<String> why) {
+    Trace trace = new Trace(seed, device.memory().limit(), why);
     List<Completion.Source<@Nullable Void>> turns = new ArrayList<>();
     try (TaskScope<@Nullable Void> scope = fairlead.scope()) {
       for (int i = 0; i < STREAMS; i++) {
@@ -367,14 +370,16 @@ final class MemoryProbes {
 
     private final SplittableRandom random;
     private final long limit;
+    private final Consumer<String> why;
     private final List<DeviceBuffer> living = new ArrayList<>();
     private long bytes;
     private int churns = -1;
     private double usable = -1;
 
-    Trace(long seed, long limit) {
+    Trace(long seed, long limit, Consumer<String> why) {
       this.random = new SplittableRandom(seed);
       this.limit = limit;
+      this.why = why;
     }
 
     boolean isRefused() {
@@ -416,6 +421,7 @@ final class MemoryProbes {
         return true;
       } catch (OutOfDeviceMemoryException refused) {
         usable = (double) bytes / limit;
+        why.accept(String.valueOf(refused.getMessage()));
         living.forEach(DeviceBuffer::close);
         return false;
       }

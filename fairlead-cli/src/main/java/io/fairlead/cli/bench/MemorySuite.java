@@ -13,6 +13,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
 import java.util.function.Consumer;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /** What memory costs on a device: the ledger, the pool, and how much of the limit can be had. */
@@ -245,8 +246,8 @@ final class MemorySuite implements PartwiseSuite {
     double[] ours = new double[seeds];
     double[] theirs = new double[seeds];
     for (int seed = 0; seed < seeds; seed++) {
-      ours[seed] = usable(device, MemoryPool.FAIRLEAD, seed);
-      theirs[seed] = usable(device, MemoryPool.DRIVER, seed);
+      ours[seed] = usable(device, MemoryPool.FAIRLEAD, seed, progress);
+      theirs[seed] = usable(device, MemoryPool.DRIVER, seed, progress);
       progress.done("seed " + seed + ": " + ours[seed] + " %");
     }
     Samples all = Samples.of(ours);
@@ -267,13 +268,24 @@ final class MemorySuite implements PartwiseSuite {
     return List.of(row);
   }
 
-  private static double usable(BenchDevice device, MemoryPool pool, long seed) {
+  private static double usable(BenchDevice device, MemoryPool pool, long seed, Progress progress) {
     try (Fairlead fairlead =
         device.open(
             config ->
                 withPool(
                     inCore(config.withMemory(config.memory().withWait(REFUSED_AFTER))), pool))) {
-      return PERCENT * new MemoryProbes(fairlead, device.scale()).usable(seed);
+      return PERCENT
+          * new MemoryProbes(fairlead, device.scale())
+              .usable(seed, why -> progress.done(pool + ", seed " + seed + ", " + start(why)));
     }
+  }
+
+  /** Without who holds what: there are thousands. */
+  private static String start(String report) {
+    return report
+        .lines()
+        .takeWhile(line -> !line.strip().startsWith("held:"))
+        .map(String::strip)
+        .collect(Collectors.joining("; "));
   }
 }

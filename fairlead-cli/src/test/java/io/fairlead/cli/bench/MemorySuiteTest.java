@@ -18,6 +18,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -82,7 +83,9 @@ class MemorySuiteTest {
       opened(
           pool,
           probes -> {
-            double usable = probes.usable(1);
+            AtomicReference<String> why = new AtomicReference<>();
+            double usable = probes.usable(1, why::set);
+            assertThat(why.get()).as(pool.name()).startsWith("no room for");
             // refused for want of room: what lives takes no more, and fills it but for the gaps
             assertThat(usable).as(pool.name()).isBetween(0.5, 1.0);
           });
