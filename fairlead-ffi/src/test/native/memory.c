@@ -490,7 +490,8 @@ API(cuMemPoolSetAttribute, INITIALISED,
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-      return CUDA_SUCCESS; /* only chances to reuse more */
+      device->reuse_off[attribute] = *(int *)value == 0; /* only chances to reuse more */
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
       device->threshold = *(cuuint64_t *)value;
       return CUDA_SUCCESS;
@@ -512,7 +513,9 @@ API(cuMemPoolGetAttribute, INITIALISED,
   switch ((int)attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: *(int *)value = 1; break;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      *(int *)value = !device->reuse_off[attribute];
+      break;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: *(cuuint64_t *)value = device->threshold; break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: *(cuuint64_t *)value = device->reserved; break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: *(cuuint64_t *)value = device->reserved_high; break;

@@ -94,6 +94,7 @@ struct device {
   struct object pool;
   size_t limit, used, pooled, pooled_high, reserved, reserved_high;
   cuuint64_t threshold;
+  int reuse_off[4]; /* by attribute */
   unsigned allowed;      /* devices that may reach the pool's memory, a bit for each */
 };
 

@@ -10,7 +10,6 @@ import java.io.UncheckedIOException;
 import java.io.Writer;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
@@ -18,6 +17,19 @@ import org.jspecify.annotations.Nullable;
 
 /** Buffers that leave the device and come back, beside copies that only copy. */
 final class SpillSuite implements PartwiseSuite {
+  private static final String LARGE_JOIN = "spill.join.h200";
+
+  /** With our pool, and with the driver's: as it is, and with each reuse that it may. */
+  private static final List<String> LARGE_JOINS =
+      List.of(
+          LARGE_JOIN,
+          LARGE_JOIN + ".driver",
+          LARGE_JOIN + ".driver.none",
+          LARGE_JOIN + ".driver.events",
+          LARGE_JOIN + ".driver.opportunistic",
+          LARGE_JOIN + ".driver.internal",
+          LARGE_JOIN + ".driver.all");
+
   private static final double PERCENT = 100;
 
   /** Buffers of the large kind that go to the disk, and one more that stays above it. */
@@ -128,10 +140,7 @@ final class SpillSuite implements PartwiseSuite {
             "a join in a quarter of its memory",
             List.of("spill.join"),
             () -> join(device, progress)),
-        new Part(
-            "a join of 40 GB in 20 GB",
-            List.of("spill.join.h200", "spill.join.h200.driver"),
-            () -> largeJoin(device, progress)));
+        new Part("a join of 40 GB in 20 GB", LARGE_JOINS, () -> largeJoin(device, progress)));
   }
 
   private static Fairlead open(BenchDevice device, long hostBytes, @Nullable Path directory) {
@@ -275,28 +284,38 @@ final class SpillSuite implements PartwiseSuite {
   private static List<Row> largeJoin(BenchDevice device, Progress progress) {
     String why = device.quick() ? "not with --quick" : whyNotLarge(device);
     if (why != null) {
-      return List.of(
-          Row.missing("spill.join.h200", why), Row.missing("spill.join.h200.driver", why));
+      return LARGE_JOINS.stream().map(id -> Row.missing(id, why)).toList();
     }
     JoinTrial trial =
         new JoinTrial(
             LARGE_ROWS, LARGE_STREAMS, LARGE_STREAMS, device.driver(), LARGE_HOST_BYTES, progress);
     JoinTrial.Result inCore = trial.inCore();
     List<Row> rows = new ArrayList<>();
-    Map<String, MemoryPool> pools = new LinkedHashMap<>();
-    pools.put("spill.join.h200", MemoryPool.FAIRLEAD);
-    pools.put("spill.join.h200.driver", MemoryPool.DRIVER);
-    pools.forEach(
-        (id, pool) -> {
-          double seconds = checked(trial.spilling(LARGE_DEVICE_BYTES, pool), inCore.result(), true);
-          rows.add(
-              Row.ratio(
-                      id,
-                      Samples.of(new double[] {seconds}),
-                      Samples.of(new double[] {inCore.seconds()}))
-                  .bounds(2.5, 1.5));
-        });
+    for (String id : LARGE_JOINS) {
+      JoinTrial.Result run =
+          id.equals(LARGE_JOIN)
+              ? trial.spilling(LARGE_DEVICE_BYTES, MemoryPool.FAIRLEAD)
+              : trial.spilling(LARGE_DEVICE_BYTES, MemoryPool.DRIVER, Map.of("reuse", reuse(id)));
+      double seconds = checked(run, inCore.result(), true);
+      progress.done(id + ": " + seconds + " s over " + inCore.seconds());
+      rows.add(
+          Row.ratio(
+                  id,
+                  Samples.of(new double[] {seconds}),
+                  Samples.of(new double[] {inCore.seconds()}))
+              .bounds(2.5, 1.5));
+    }
     return rows;
+  }
+
+  /** What the row allows the driver's pool to reuse; see fairlead.cuda.reuse. */
+  private static String reuse(String id) {
+    String last = id.substring(id.lastIndexOf('.') + 1);
+    return switch (last) {
+      case "driver" -> "auto";
+      case "all" -> "events,opportunistic,internal";
+      default -> last;
+    };
   }
 
   private static @Nullable String whyNotLarge(BenchDevice device) {

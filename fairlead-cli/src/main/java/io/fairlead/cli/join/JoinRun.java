@@ -88,9 +88,17 @@ final class JoinRun {
     return config.withMemory(config.memory().withSpill(spill).withLimit(deviceMemory(input)));
   }
 
-  /** As a run is out of core, in as much memory as somebody who measures says. */
-  Joined spilling(JoinInput input, long deviceBytes, @Nullable MemoryPool pool) {
+  /**
+   * As a run is out of core, in as much memory as somebody who measures says.
+   *
+   * @param settings of the driver
+   */
+  Joined spilling(
+      JoinInput input, long deviceBytes, @Nullable MemoryPool pool, Map<String, String> settings) {
     FairleadConfig config = outOfCore(input);
+    for (Map.Entry<String, String> each : settings.entrySet()) {
+      config = config.withDriverSetting(each.getKey(), each.getValue());
+    }
     MemoryConfig memory = config.memory().withLimit(deviceBytes);
     return join(input, config.withMemory(pool == null ? memory : memory.withPool(pool)), false);
   }

@@ -4,6 +4,7 @@ import io.fairlead.cli.Progress;
 import io.fairlead.memory.MemoryPool;
 import java.io.PrintWriter;
 import java.io.Writer;
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -63,7 +64,17 @@ public final class JoinTrial {
    * @param pool where device memory is taken from; null for the one that is set
    */
   public Result spilling(long deviceBytes, @Nullable MemoryPool pool) {
-    return result(run().spilling(input, deviceBytes, pool));
+    return spilling(deviceBytes, pool, Map.of());
+  }
+
+  /**
+   * The same.
+   *
+   * @param settings of the driver, beside those that are set
+   */
+  public Result spilling(
+      long deviceBytes, @Nullable MemoryPool pool, Map<String, String> settings) {
+    return result(run().spilling(input, deviceBytes, pool, settings));
   }
 
   private JoinRun run() {

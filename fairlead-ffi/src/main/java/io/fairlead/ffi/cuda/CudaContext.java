@@ -84,7 +84,7 @@ final class CudaContext extends CudaObject {
     this.raw = raw;
     this.tickets = new Tickets(api, driver.wideSignals(), device.streamsWithSignals());
     this.events = new SignalEvents(api);
-    this.pool = new MemPool(this, rawDevice);
+    this.pool = new MemPool(this, rawDevice, driver.reuse());
   }
 
   // --- life: under the driver's life lock -------------------------------------------------------

@@ -134,7 +134,8 @@ public final class CudaDriver implements Driver {
             api,
             new HandleTable(),
             wideSignals(settings.signals(), canWrite),
-            new DriverState.NeedsCurrent());
+            new DriverState.NeedsCurrent(),
+            settings.reuse());
     this.loader = new CudaLoader(api, settings.compiler(), settings.code());
     this.profiler = Nvtx.attach(settings.profiler());
     this.graphs = new CudaGraphs(this, state.handles(), api.graphs());

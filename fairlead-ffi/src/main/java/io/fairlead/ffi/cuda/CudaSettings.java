@@ -1,6 +1,8 @@
 package io.fairlead.ffi.cuda;
 
 import io.fairlead.device.spi.DriverException;
+import java.util.Collections;
+import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
@@ -16,6 +18,8 @@ import org.jspecify.annotations.Nullable;
  *     are events, which are asked for. {@link #TICKETS_AUTO}: half of the device's hardware queues
  * @param profiler the library of a tool that listens to NVTX, or null if there is none
  * @param code which forms of a module are loaded
+ * @param reuse across which streams the driver's own pool gives on what was freed; null for what it
+ *     does by itself, but for {@link Reuse#INTERNAL}
  */
 public record CudaSettings(
     @Nullable String library,
@@ -23,7 +27,24 @@ public record CudaSettings(
     Signals signals,
     int tickets,
     @Nullable String profiler,
-    Code code) {
+    Code code,
+    @Nullable Set<Reuse> reuse) {
+
+  /** When what was freed on one stream may serve another one, in the driver's own pool. */
+  public enum Reuse {
+    /** Where an event already orders that one behind the free. */
+    EVENTS(1),
+    /** Where the free has been reached by then. */
+    OPPORTUNISTIC(2),
+    /** The driver makes it wait for the free: an order that nobody asked for. */
+    INTERNAL(3);
+
+    final int attribute;
+
+    Reuse(int attribute) {
+      this.attribute = attribute;
+    }
+  }
 
   /** Which forms of a module are loaded; with all but {@code ANY}, one that lacks it is refused. */
   public enum Code {
@@ -68,8 +89,11 @@ public record CudaSettings(
   /** How many streams may have a ticket outstanding, also as a setting. */
   public static final String TICKETS_PROPERTY = "fairlead.cuda.tickets";
 
+  /** When the driver's own pool gives on what was freed, also as a setting. */
+  public static final String REUSE_PROPERTY = "fairlead.cuda.reuse";
+
   private static final Set<String> KEYS =
-      Set.of("library", "nvrtc", "signals", "tickets", "nvtx", "code");
+      Set.of("library", "nvrtc", "signals", "tickets", "nvtx", "code", "reuse");
 
   /**
    * Settings by key, for what is not given the system properties, for the rest the usual.
@@ -82,7 +106,7 @@ public record CudaSettings(
         throw Status.invalidValue(
             "the cuda driver has no setting '"
                 + key
-                + "'; it has library, nvrtc, signals, tickets, nvtx and code");
+                + "'; it has library, nvrtc, signals, tickets, nvtx, code and reuse");
       }
     }
     return new CudaSettings(
@@ -91,7 +115,31 @@ public record CudaSettings(
         signals(settings.getOrDefault("signals", System.getProperty(SIGNALS_PROPERTY, "auto"))),
         tickets(settings.getOrDefault("tickets", System.getProperty(TICKETS_PROPERTY, "auto"))),
         settings.getOrDefault("nvtx", System.getenv(Nvtx.VARIABLE)),
-        code(settings.getOrDefault("code", System.getProperty(CODE_PROPERTY, "any"))));
+        code(settings.getOrDefault("code", System.getProperty(CODE_PROPERTY, "any"))),
+        reuse(settings.getOrDefault("reuse", System.getProperty(REUSE_PROPERTY, "auto"))));
+  }
+
+  private static @Nullable Set<Reuse> reuse(String text) {
+    if (text.equals("auto")) {
+      return null;
+    }
+    Set<Reuse> found = EnumSet.noneOf(Reuse.class);
+    for (String each : text.equals("none") ? new String[0] : text.split(",", -1)) {
+      found.add(
+          switch (each) {
+            case "events" -> Reuse.EVENTS;
+            case "opportunistic" -> Reuse.OPPORTUNISTIC;
+            case "internal" -> Reuse.INTERNAL;
+            default ->
+                throw Status.invalidValue(
+                    "the setting 'reuse' (or -D"
+                        + REUSE_PROPERTY
+                        + ") takes auto, none, or some of events, opportunistic and internal with"
+                        + " commas between, not "
+                        + text);
+          });
+    }
+    return Collections.unmodifiableSet(found);
   }
 
   private static Code code(String text) {

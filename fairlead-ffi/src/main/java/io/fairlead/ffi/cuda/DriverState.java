@@ -9,8 +9,14 @@ import org.jspecify.annotations.Nullable;
  *
  * @param wideSignals signals are 64-bit values that the stream writes; else 32-bit ones that it
  *     fills in
+ * @param reuse see {@link CudaSettings#reuse}
  */
-record DriverState(CudaApi api, HandleTable handles, boolean wideSignals, NeedsCurrent needs) {
+record DriverState(
+    CudaApi api,
+    HandleTable handles,
+    boolean wideSignals,
+    NeedsCurrent needs,
+    @Nullable Set<CudaSettings.Reuse> reuse) {
 
   /**
    * Which calls need their context current; known once the first context was there to try them.

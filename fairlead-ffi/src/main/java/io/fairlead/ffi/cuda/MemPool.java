@@ -2,17 +2,20 @@ package io.fairlead.ffi.cuda;
 
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
+import io.fairlead.ffi.cuda.CudaSettings.Reuse;
 import java.lang.foreign.Arena;
+import java.util.EnumMap;
+import java.util.Map;
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
  * The device's default pool, which everybody in this process shares who allocates in stream order.
  * While a context of ours is open it keeps what was freed, so that the next allocation need not go
- * to the system, and makes no order between streams that nobody asked for. Both are put back to
- * what they were afterwards.
+ * to the system, and makes no order between streams that nobody asked for, unless a setting wants
+ * it. Both are put back to what they were afterwards.
  */
 final class MemPool {
-  private static final int REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3;
   private static final int RELEASE_THRESHOLD = 4;
   private static final int RESERVED_MEM_CURRENT = 5;
   private static final int USED_MEM_CURRENT = 7;
@@ -25,11 +28,13 @@ final class MemPool {
   private final CudaContext context;
   private final CudaApi api;
   private final int device;
+  private final @Nullable Set<Reuse> reuse;
+  private final Map<Reuse, Long> reuseBefore = new EnumMap<>(Reuse.class);
   private long pool;
   private @Nullable Long thresholdBefore;
-  private @Nullable Integer dependenciesBefore;
 
-  MemPool(CudaContext context, int device) {
+  MemPool(CudaContext context, int device, @Nullable Set<Reuse> reuse) {
+    this.reuse = reuse;
     this.context = context;
     this.api = context.api;
     this.device = device;
@@ -48,9 +53,20 @@ final class MemPool {
     if (set(RELEASE_THRESHOLD, KEEP_ALL)) {
       thresholdBefore = threshold;
     }
-    int dependencies = (int) get(REUSE_ALLOW_INTERNAL_DEPENDENCIES, 1);
-    if (set(REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0)) {
-      dependenciesBefore = dependencies;
+    Set<Reuse> wanted = reuse;
+    if (wanted == null) {
+      reuse(Reuse.INTERNAL, false);
+    } else {
+      for (Reuse each : Reuse.values()) {
+        reuse(each, wanted.contains(each));
+      }
+    }
+  }
+
+  private void reuse(Reuse which, boolean allowed) {
+    long before = get(which.attribute, 1);
+    if (set(which.attribute, allowed ? 1 : 0)) {
+      reuseBefore.put(which, before);
     }
   }
 
@@ -81,9 +97,7 @@ final class MemPool {
     if (thresholdBefore != null) {
       set(RELEASE_THRESHOLD, thresholdBefore);
     }
-    if (dependenciesBefore != null) {
-      set(REUSE_ALLOW_INTERNAL_DEPENDENCIES, dependenciesBefore);
-    }
+    reuseBefore.forEach((which, before) -> set(which.attribute, before));
     if (pool != 0 && !context.isLost()) {
       api.memPoolTrimTo(pool, 0);
     }
