@@ -394,6 +394,8 @@ public abstract class DriverContract {
 
   private void needMemory() {
     Assumptions.assumeTrue(isMemoryOurs(), "needs a device whose memory nobody else uses");
+    // what the context was tried out with as it was opened may be on its way back
+    await(() -> driver.memoryInfo(context).freeBytes() == memoryBytes());
   }
 
   // --- contexts
