@@ -13,8 +13,8 @@ import org.jspecify.annotations.Nullable;
  * given back it is the task that is woken, which can only go on once the command has left the
  * thread. So it is with monitors, {@code synchronized}, too. Here nobody on an owner that has
  * affine tasks stands in the queue; they look until the lock is theirs, and a task keeps the thread
- * meanwhile. Nor does a callback that runs within a carrier's poll: the task before it in the queue
- * might need that carrier.
+ * meanwhile. Nor does a callback that runs within a poll, since the task before it in the queue
+ * might need that carrier; nor a task that only one carrier may run.
  *
  * <p><b>What may be done while holding it</b>: nothing that suspends a task, other than waiting for
  * another lock of this kind: a command that comes for it would wait for a task that waits for the
@@ -35,7 +35,7 @@ public final class BriefLock extends ReentrantLock {
     }
   }
 
-  /** In the queue, as any lock does it: where there are no affine tasks. */
+  /** In the queue, as any lock does it: where that is safe. */
   void queue() {
     super.lock();
   }

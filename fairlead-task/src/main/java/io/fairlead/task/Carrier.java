@@ -23,6 +23,7 @@ import org.jspecify.annotations.Nullable;
  *            |                    |               | suspends nor forks
  * passed     | own thread         | watcher       | opaque: when its task last forked, about
  * mounted    | own thread         | watcher, idle carriers | opaque: a hint; so is its goesOn
+ * calls      | own thread         | own thread, watcher | opaque: a hint to the watcher
  * lookDue    | own thread         | own thread    | plain: from a fork that wants a look until that
  *            |                    |               | look; a task that is pinned leaves it set
  * others     | own thread         | own thread    | plain. "Own thread" includes the virtual thread
@@ -81,6 +82,7 @@ final class Carrier extends RoleThread {
   private static final VarHandle TURNS;
   private static final VarHandle PASSED;
   private static final VarHandle MOUNTED;
+  private static final VarHandle CALLS;
 
   static {
     try {
@@ -90,6 +92,7 @@ final class Carrier extends RoleThread {
       TURNS = lookup.findVarHandle(Carrier.class, "turns", long.class);
       PASSED = lookup.findVarHandle(Carrier.class, "passed", long.class);
       MOUNTED = lookup.findVarHandle(Carrier.class, "mounted", Resumable.class);
+      CALLS = lookup.findVarHandle(Carrier.class, "calls", boolean.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -156,8 +159,8 @@ final class Carrier extends RoleThread {
   private boolean looksAround;
 
   /**
-   * Callbacks run within its poll. They may block, so it does not count as a searcher until the
-   * poll has ended, and what lies with it is the watcher's.
+   * Callbacks run within its poll. They may block, so it neither counts as a searcher nor attends
+   * until the poll has ended, and what lies with it is the watcher's.
    */
   private boolean calls;
 
@@ -791,7 +794,9 @@ final class Carrier extends RoleThread {
   private int poll() {
     boolean searched = searches;
     int found = carriers.poll();
-    calls = false;
+    if (calls) {
+      CALLS.setOpaque(this, false);
+    }
     if (searched && !searches) {
       carriers.startSearch();
       searches = true;
@@ -799,21 +804,30 @@ final class Carrier extends RoleThread {
     return found;
   }
 
-  /** By whoever is about to run callbacks, on any thread. */
+  /** By whoever is about to run a callback, or to wait for a lock, on any thread. */
   static void callsNow() {
     if (Thread.currentThread() instanceof Carrier carrier) {
       carrier.beginCalls();
     }
   }
 
+  /** By the watcher: whether callbacks run within its poll. */
+  boolean isCalling() {
+    return (boolean) CALLS.getOpaque(this);
+  }
+
   private void beginCalls() {
     if (Mutant.on("carriers.calls-while-searching")) {
       return;
     }
-    calls = true;
+    CALLS.setOpaque(this, true);
     if (searches) {
       searches = false;
       carriers.foundWork();
+    }
+    if (attends) {
+      attends = false;
+      carriers.leave(this);
     }
     if (looksAround && !carriers.ready.isEmpty()) {
       carriers.signal();
@@ -884,7 +898,8 @@ final class Carrier extends RoleThread {
   }
 
   /**
-   * Whether it is between two tasks, awake: if it stands still there, something blocks in its poll.
+   * Whether it is between two tasks, awake. If it stands still there it may only search; if it is
+   * blocked, or runs callbacks, something holds it up.
    */
   boolean mayBeHeldUp() {
     return bell == AWAKE && !isMounted();

@@ -27,7 +27,8 @@ import org.jspecify.annotations.Nullable;
  * SEARCHING → BUSY   found something; the last searcher wakes another if there is more
  * </pre>
  *
- * <b>Park and wake.</b> No wake is lost, and one piece of work wakes at most one carrier:
+ * <b>Park and wake.</b> No wake is lost, and one piece of work wakes at most one carrier, unless it
+ * is late, and the watcher wakes one more:
  *
  * <pre>
  * producer:  publish; FENCE; searching > 0? → done: a searcher will look once more
@@ -100,7 +101,7 @@ import org.jspecify.annotations.Nullable;
  * <pre>
  * field      | writer                | reader   | mode, guard
  * all        | watcher (spares come and go) | anyone | copy on write
- * searching  | carriers, wakers      | producers | atomic: see above
+ * searching  | carriers, wakers, watcher | producers | atomic: see above
  * bell (of each) | its carrier, wakers | wakers | volatile, compare-and-set: one waker for each park
  * attendant  | carriers              | carriers, watcher | volatile; taken over by a write, given up by
  *            |                       |          | compare-and-set, so that only who has it does
@@ -114,11 +115,13 @@ import org.jspecify.annotations.Nullable;
  * </pre>
  *
  * Lock order: no locks but the try-locks of {@link ReadyQueue} and {@link Polled}, which nobody
- * waits for. Carrier code must take no lock that a virtual thread can hold when it suspends, nor
- * stand in a queue behind one: the carrier would wait for a thread that waits for a carrier.
- * Callbacks of completions may all the same. So a carrier takes itself off the searchers before it
- * runs the first one of a poll, and counts again after the poll; what lies with it meanwhile the
- * watcher gives to others, to a spare if need be.
+ * waits for, and the monitor under which spares come and go. Carrier code must take no lock that a
+ * virtual thread can hold when it suspends, nor stand in a queue behind one: the carrier would wait
+ * for a thread that waits for a carrier. Callbacks of completions may all the same. So a carrier
+ * takes itself off the searchers, and leaves the attendance, before it runs the first one of a
+ * poll, and counts again after the poll; what lies with it meanwhile the watcher gives to others,
+ * to a spare if need be. Tasks that may run there only wait; they hold no lock of the runtime then
+ * ({@link BriefLock}).
  */
 final class Carriers {
 

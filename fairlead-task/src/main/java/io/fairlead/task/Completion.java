@@ -330,6 +330,7 @@ public final class Completion<T extends @Nullable Object> {
       return false;
     }
     if (takesBack != null) {
+      Carrier.callsNow();
       guarded(takesBack);
     }
     fireAll((Node) taken);

@@ -94,8 +94,8 @@ public final class Owner implements AutoCloseable {
   private static final int SPINS_PER_YIELD = 50;
 
   /**
-   * A command that waits for a lock: between two looks, so that who holds it can run. Each further
-   * nap is twice as long, {@value #LOCK_NAPS_DOUBLED} times at most.
+   * A command or a poll that waits for a lock: between two looks, so that who holds it can run.
+   * Each further nap is twice as long, {@value #LOCK_NAPS_DOUBLED} times at most.
    */
   private static final long LOCK_NAP_NANOS = 1_000;
 
@@ -576,9 +576,10 @@ public final class Owner implements AutoCloseable {
    * it. A task at the head of the queue could take it on the owner's thread only, and that may be
    * waiting in a command behind it: both would wait for ever. So a task tries again whenever its
    * turn on the thread comes, and a command looks again and again, which it may only do for locks
-   * that are held for moments. So does a callback within a carrier's poll, for the same reason. Any
-   * thread, holding no lock that others on this owner may want: a task may suspend here. What is
-   * taken under such a lock is a {@link BriefLock}.
+   * that are held for moments. So do a callback within a poll, on whatever thread, and a task that
+   * only one carrier may run, for the same reason. Any thread, holding no lock that others on this
+   * owner may want: a task may suspend here. What is taken under such a lock is a {@link
+   * BriefLock}.
    */
   public static void lock(ReentrantLock lock) {
     if (!lock.tryLock()) {
@@ -594,8 +595,9 @@ public final class Owner implements AutoCloseable {
   @SuppressWarnings("ThreadPriorityCheck") // a yield is a suspension, after which it looks again
   private static void waitFor(ReentrantLock lock, boolean maySuspend) {
     Owner below = below();
-    boolean queues = below == null ? !isPollOfTasks() : below.affine == 0;
-    if (queues || Mutant.on("owner.queues-for-locks")) {
+    boolean looks = isPoll() || (below == null ? staysOnItsCarrier() : below.affine > 0);
+    Carrier.callsNow(); // if it polls: a wait is no search
+    if (!looks || Mutant.on("owner.queues-for-locks")) {
       if (lock instanceof BriefLock brief) {
         brief.queue();
       } else {
@@ -610,8 +612,7 @@ public final class Owner implements AutoCloseable {
       } else if (tries % SPINS_PER_YIELD != 0) {
         Thread.onSpinWait();
       } else if (!task) {
-        LockSupport.parkNanos(
-            lock, LOCK_NAP_NANOS << Math.min(tries / SPINS_PER_YIELD - 1, LOCK_NAPS_DOUBLED));
+        nap(lock, tries / SPINS_PER_YIELD - 1);
       } else if (lock instanceof BriefLock brief
           && below != null
           && below.tasks.contains(brief.holder())) {
@@ -622,12 +623,24 @@ public final class Owner implements AutoCloseable {
     }
   }
 
-  /**
-   * Whether the caller, no task, sees to tasks' carriers: who is first in the queue may need just
-   * this thread to go on.
-   */
-  private static boolean isPollOfTasks() {
+  private static void nap(ReentrantLock lock, int naps) {
+    if (Thread.currentThread() instanceof Watcher watcher) {
+      watcher.lookWhileItWaits(); // who holds the lock may need a carrier
+    }
+    LockSupport.parkNanos(lock, LOCK_NAP_NANOS << Math.min(naps, LOCK_NAPS_DOUBLED));
+  }
+
+  /** Whether the caller, no task, polls: who is first in the queue may need what that finds. */
+  private static boolean isPoll() {
     return Thread.currentThread() instanceof RoleThread own && own.isPolling();
+  }
+
+  /**
+   * Whether the caller is a task that one carrier alone may run. That carrier's poll may want a
+   * lock that the task holds while it waits for this one: suspended, it could not go on.
+   */
+  private static boolean staysOnItsCarrier() {
+    return Thread.currentThread().isVirtual() && Resumable.current() instanceof Resumable.Initial;
   }
 
   /**

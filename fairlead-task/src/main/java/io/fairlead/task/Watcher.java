@@ -29,6 +29,9 @@ import java.util.concurrent.locks.LockSupport;
  * processor. One whose task forks does not stand still: it takes what is ready at a fork, and a
  * spare would take the processor from it.
  *
+ * <p>Where no carrier is free it polls itself, and so runs callbacks. It looks at the carriers
+ * while one waits for a lock of the runtime; while a stranger's callback blocks here, nobody does.
+ *
  * <p>What lies with a carrier that has not moved for 200 µs is handed over whatever the carrier
  * does: it may have lost its processor on the way from a poll to what that has found, or have come
  * by a fork just before.
@@ -69,6 +72,7 @@ final class Watcher extends RoleThread {
   /** A carrier was blocked within a poll when spares were last counted. */
   private boolean heldUp;
 
+  private long lookedNanos;
   private long takenSeen;
   private long takenSeenNanos;
 
@@ -177,6 +181,15 @@ final class Watcher extends RoleThread {
     };
   }
 
+  /** By itself, in a poll of its own that waits for a lock. */
+  void lookWhileItWaits() {
+    long now = System.nanoTime();
+    if (now - lookedNanos > NAP_NANOS_FIRST) {
+      lookedNanos = now;
+      Need _ = lookAtCarriers(now);
+    }
+  }
+
   private Need lookAtCarriers(long now) {
     boolean ready = false;
     boolean handedOver = false;
@@ -226,6 +239,9 @@ final class Watcher extends RoleThread {
       if (carrier.heldUp && carrier.isBlocked(now)) {
         heldUp = true;
         blocked++;
+      } else if (carrier.heldUp && carrier.isCalling()) {
+        heldUp = true;
+        computing++;
       } else if (carrier.still) {
         if (carrier.isBlocked(now)) {
           blocked++;

@@ -58,10 +58,15 @@ class CarrierCallbacksTest {
   /** Once it is rung, its next poll does something. */
   private static final class Once implements PollSource {
     private final Runnable what;
-    private final AtomicBoolean pending = new AtomicBoolean(true);
+    private final AtomicBoolean pending;
 
     Once(Runnable what) {
+      this(what, true);
+    }
+
+    Once(Runnable what, boolean pending) {
       this.what = what;
+      this.pending = new AtomicBoolean(pending);
     }
 
     @Override
@@ -248,5 +253,201 @@ class CarrierCallbacksTest {
     }
     assertThat(task.join(Duration.ofSeconds(SECONDS_MAX))).as("the task ended").isTrue();
     Eventually.holds("both have had the lock", () -> passed.get() == 2);
+  }
+
+  /** It uses its processor, so the system does not say that it sleeps. */
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 4})
+  void whatIsReadyGoesOnWhileACallbackSpins(int regulars) {
+    Carriers carriers = carriers(regulars);
+    CountDownLatch spins = new CountDownLatch(1);
+    CountDownLatch ran = new CountDownLatch(1);
+    CountDownLatch done = new CountDownLatch(1);
+    Once source =
+        new Once(
+            settles(
+                () -> {
+                  spins.countDown();
+                  spinUntil(ran);
+                  done.countDown();
+                }));
+    Polled polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+    await(spins);
+    carriers.thread(ran::countDown).start();
+    assertThat(await(done)).as("the task ran while the callback spun for it").isTrue();
+    carriers.removeSource(polled);
+  }
+
+  private static void spinUntil(CountDownLatch latch) {
+    long end = System.nanoTime() + 2 * SECONDS_MAX * 1_000_000_000L;
+    while (latch.getCount() > 0 && System.nanoTime() - end < 0) {
+      Thread.onSpinWait();
+    }
+  }
+
+  /** The one that runs it looked after all sources; a second device's, say. */
+  @ParameterizedTest
+  @ValueSource(ints = {2, 4})
+  void otherSourcesAreSeenToWhileACallbackOfTheAttendantBlocks(int regulars) {
+    Carriers carriers = carriers(regulars);
+    CountDownLatch blocks = new CountDownLatch(1);
+    CountDownLatch ran = new CountDownLatch(1);
+    CountDownLatch done = new CountDownLatch(1);
+    AtomicBoolean inTime = new AtomicBoolean();
+    Once other = new Once(settles(ran::countDown), false);
+    Polled second = carriers.addSource(other, Carriers.NAP_NANOS_MAX);
+    AtomicBoolean may = new AtomicBoolean();
+    Once callback =
+        new Once(
+            settles(
+                () -> {
+                  blocks.countDown();
+                  inTime.set(await(ran));
+                  done.countDown();
+                }));
+    PollSource held =
+        new PollSource() {
+          @Override
+          public int poll() {
+            return may.get() ? callback.poll() : 0;
+          }
+
+          @Override
+          public boolean hasPending() {
+            return callback.hasPending();
+          }
+        };
+    Polled first = carriers.addSource(held, Carriers.NAP_NANOS_MAX);
+    Eventually.holds(
+        "one attends", () -> Arrays.stream(carriers.all()).anyMatch(carriers::isAttendant));
+    may.set(true);
+    await(blocks);
+    Eventually.holds(
+        "the others sleep",
+        () -> Arrays.stream(carriers.all()).filter(Carrier::isParked).count() == regulars - 1);
+    other.pending.set(true);
+    carriers.ring();
+    await(done);
+    assertThat(inTime).as("the second source was polled meanwhile").isTrue();
+    carriers.removeSource(first);
+    carriers.removeSource(second);
+  }
+
+  /** Outside of any callback; nobody is told by the watcher, which sleeps. */
+  @ParameterizedTest
+  @ValueSource(ints = {2, 4})
+  void whatIsReadyGoesOnWhileAPollWaitsForALock(int regulars) {
+    Carriers carriers = carriers(regulars);
+    BriefLock lock = new BriefLock();
+    CountDownLatch wants = new CountDownLatch(1);
+    CountDownLatch ran = new CountDownLatch(1);
+    Once source =
+        new Once(
+            () -> {
+              wants.countDown();
+              locked(lock, () -> {});
+            });
+    Polled polled;
+    lock.lock();
+    try {
+      polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+      await(wants);
+      Eventually.holds("it counts no more", () -> !carriers.anySearching());
+      carriers.thread(ran::countDown).start();
+      assertThat(await(ran)).as("the task ran").isTrue();
+    } finally {
+      lock.unlock();
+    }
+    carriers.removeSource(polled);
+  }
+
+  /** It holds a lock while it waits for an inner one, and its carrier's poll wants the first. */
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2})
+  void aTaskThatStaysDoesNotSuspendForAnInnerLock(int regulars) throws InterruptedException {
+    Carriers carriers = carriers(regulars);
+    BriefLock outer = new BriefLock();
+    BriefLock inner = new BriefLock();
+    CountDownLatch holds = new CountDownLatch(1);
+    CountDownLatch wants = new CountDownLatch(1);
+    CountDownLatch had = new CountDownLatch(1);
+    Thread stays =
+        carriers.threadThatStays(
+            () ->
+                locked(
+                    outer,
+                    () -> {
+                      holds.countDown();
+                      locked(inner, () -> {});
+                    }));
+    Once source =
+        new Once(
+            settles(
+                () -> {
+                  wants.countDown();
+                  locked(outer, had::countDown);
+                }));
+    Polled polled;
+    inner.lock();
+    try {
+      stays.start();
+      await(holds);
+      polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+      await(wants);
+    } finally {
+      inner.unlock();
+    }
+    boolean ended = stays.join(Duration.ofSeconds(SECONDS_MAX));
+    if (!ended) {
+      opened.clear(); // what hangs cannot be closed
+    }
+    assertThat(ended).as("the task ended").isTrue();
+    assertThat(await(had)).as("the callback had the lock").isTrue();
+    carriers.removeSource(polled);
+  }
+
+  /**
+   * All carriers are busy, so the watcher polls; its callback wants a lock whose holder can go on
+   * now, but has no carrier.
+   */
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2})
+  void theWatcherSeesToCarriersWhileItWaitsForALock(int regulars) {
+    Carriers carriers = carriers(regulars);
+    BriefLock outer = new BriefLock();
+    BriefLock inner = new BriefLock();
+    CountDownLatch had = new CountDownLatch(1);
+    Thread holder = carriers.thread(() -> locked(outer, () -> locked(inner, () -> {})));
+    Polled polled;
+    inner.lock();
+    try {
+      holder.start();
+      Eventually.holds("it queues", () -> inner.hasQueuedThread(holder));
+      CountDownLatch busy = new CountDownLatch(regulars);
+      for (int i = 0; i < regulars; i++) {
+        carriers
+            .thread(
+                () -> {
+                  busy.countDown();
+                  spinUntil(had);
+                })
+            .start();
+      }
+      await(busy);
+      CountDownLatch wants = new CountDownLatch(1);
+      Once source =
+          new Once(
+              settles(
+                  () -> {
+                    wants.countDown();
+                    locked(outer, had::countDown);
+                  }));
+      polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
+      await(wants);
+    } finally {
+      inner.unlock();
+    }
+    assertThat(await(had)).as("the callback had the lock").isTrue();
+    carriers.removeSource(polled);
   }
 }
