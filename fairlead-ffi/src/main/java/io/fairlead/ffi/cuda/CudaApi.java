@@ -90,6 +90,7 @@ public final class CudaApi {
   private final MemorySegment eventDestroy;
   private final MemorySegment eventRecord;
   private final MemorySegment eventQuery;
+  private final MemorySegment eventSynchronize;
   private final MemorySegment memAllocAsync;
   private final MemorySegment memFreeAsync;
   private final MemorySegment memGetInfo;
@@ -164,6 +165,7 @@ public final class CudaApi {
     eventDestroy = needed("cuEventDestroy_v2");
     eventRecord = needed("cuEventRecord");
     eventQuery = needed("cuEventQuery");
+    eventSynchronize = needed("cuEventSynchronize");
     memAllocAsync = needed("cuMemAllocAsync");
     memFreeAsync = needed("cuMemFreeAsync");
     memGetInfo = needed("cuMemGetInfo_v2");
@@ -575,6 +577,15 @@ public final class CudaApi {
       return (int) P.invokeExact(this.eventQuery, event);
     } catch (Throwable e) {
       throw unexpected("cuEventQuery", e);
+    }
+  }
+
+  /** Only for an event that has ended, or it waits. */
+  int eventSynchronize(long event) {
+    try {
+      return (int) P.invokeExact(this.eventSynchronize, event);
+    } catch (Throwable e) {
+      throw unexpected("cuEventSynchronize", e);
     }
   }
 

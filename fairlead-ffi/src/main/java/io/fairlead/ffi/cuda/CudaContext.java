@@ -58,6 +58,7 @@ final class CudaContext extends CudaObject {
   final long raw;
   final Tickets tickets;
   final SignalEvents events;
+  final FreedMemory freed;
   final CudaPieces pieces = new CudaPieces();
   private final int rawDevice;
   private final AtomicBoolean asking = new AtomicBoolean();
@@ -84,7 +85,8 @@ final class CudaContext extends CudaObject {
     this.raw = raw;
     this.tickets = new Tickets(api, driver.wideSignals(), device.streamsWithSignals());
     this.events = new SignalEvents(api);
-    this.pool = new MemPool(this, rawDevice, driver.reuse());
+    this.freed = new FreedMemory(this);
+    this.pool = new MemPool(this, rawDevice, device.memoryBytes(), driver.reuse());
   }
 
   // --- life: under the driver's life lock -------------------------------------------------------

@@ -802,6 +802,7 @@ public final class CudaDriver implements Driver {
 
   private long allocate(CudaStream stream, long bytes) {
     Scratch scratch = Scratch.take();
+    stream.context().freed.settle(bytes);
     try {
       int status = api.memAllocAsync(scratch.answer(), bytes, stream.raw);
       if (status != Status.SUCCESS) {
@@ -825,6 +826,7 @@ public final class CudaDriver implements Driver {
       if (status != Status.SUCCESS) {
         throw found.context().failed(status, "cuMemFreeAsync of " + Status.hex(address));
       }
+      found.context().freed.freed(found);
     } finally {
       found.exit();
     }

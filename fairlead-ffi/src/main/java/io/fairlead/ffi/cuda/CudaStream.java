@@ -83,6 +83,9 @@ final class CudaStream extends CudaObject {
   /** Of an adopted stream: our event behind its last signal, which a fault shows on. Else 0. */
   private final long pulse;
 
+  /** What it has freed; the guard is {@link FreedMemory}'s. */
+  FreedMemory.@Nullable Freed freed;
+
   private final CudaContext context;
   private final Tickets.Slot slot;
   private final SpinLock pending = new SpinLock();
@@ -109,6 +112,11 @@ final class CudaStream extends CudaObject {
       lent = true;
     }
     return raw;
+  }
+
+  /** Whether others have a name for it. */
+  boolean isLent() {
+    return lent;
   }
 
   /** Enqueues the signal of {@code value} behind all that is enqueued. */

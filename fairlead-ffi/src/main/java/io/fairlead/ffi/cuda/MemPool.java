@@ -11,15 +11,15 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The device's default pool, which everybody in this process shares who allocates in stream order.
- * While a context of ours is open it keeps what was freed, so that the next allocation need not go
- * to the system, and makes no order between streams that nobody asked for, unless a setting wants
- * it. Both are put back to what they were afterwards.
+ * While a context of ours is open it keeps what was freed, up to a share of the device's memory, so
+ * that the next allocation need not go to the system; what is beyond goes back, since where there
+ * is little, what is free would lie in pieces. It makes no order between streams that nobody asked
+ * for, unless a setting wants it. All is put back to what it was afterwards.
  */
 final class MemPool {
   private static final int RELEASE_THRESHOLD = 4;
   private static final int RESERVED_MEM_CURRENT = 5;
   private static final int USED_MEM_CURRENT = 7;
-  private static final long KEEP_ALL = -1; // unsigned
 
   // CUmemAccessDesc: type and number of the location, then what it may do
   private static final int LOCATION_DEVICE = 1;
@@ -28,12 +28,17 @@ final class MemPool {
   private final CudaContext context;
   private final CudaApi api;
   private final int device;
+  private final long kept;
   private final @Nullable Set<Reuse> reuse;
   private final Map<Reuse, Long> reuseBefore = new EnumMap<>(Reuse.class);
   private long pool;
   private @Nullable Long thresholdBefore;
 
-  MemPool(CudaContext context, int device, @Nullable Set<Reuse> reuse) {
+  /**
+   * @param bytes the device's memory
+   */
+  MemPool(CudaContext context, int device, long bytes, @Nullable Set<Reuse> reuse) {
+    this.kept = bytes / 4 * 3;
     this.reuse = reuse;
     this.context = context;
     this.api = context.api;
@@ -50,7 +55,7 @@ final class MemPool {
       scratch.giveBack();
     }
     long threshold = get(RELEASE_THRESHOLD, 0);
-    if (set(RELEASE_THRESHOLD, KEEP_ALL)) {
+    if (set(RELEASE_THRESHOLD, kept)) {
       thresholdBefore = threshold;
     }
     Set<Reuse> wanted = reuse;
