@@ -331,10 +331,12 @@ public final class Device implements AutoCloseable {
       if (!mayMakeRoomFor(stream)) {
         return allocateFromOthers(stream, bytes, charge, refused);
       }
+      if (charge.room == null) {
+        return allocateInTurn(stream, account, bytes, charge, refused);
+      }
       budget.cancel(charge);
-      Block block =
-          charge.room == null ? null : allocateOnceOthersEnd(stream, account, bytes, rounded);
-      return block != null ? block : allocateInTurn(stream, account, bytes, refused);
+      Block block = allocateOnceOthersEnd(stream, account, bytes, rounded);
+      return block != null ? block : allocateInTurn(stream, account, bytes, null, refused);
     } catch (RuntimeException | Error failure) {
       budget.cancel(charge);
       throw failure;
@@ -439,20 +441,37 @@ public final class Device implements AutoCloseable {
     }
   }
 
-  /** Makes room for one buffer; until it has the turn, it has nothing of what it asks for. */
+  /**
+   * Makes room for one buffer; until it has the turn, it has nothing of what it asks for. Nobody
+   * begins meanwhile, in its place.
+   *
+   * @param vain what it was granted for nothing; null if it was given back
+   */
   private Block allocateInTurn(
-      DeviceStream stream, Account account, long bytes, OutOfDeviceMemoryException refused) {
-    returns.takeTurn(bytes);
+      DeviceStream stream,
+      Account account,
+      long bytes,
+      @Nullable Charge vain,
+      OutOfDeviceMemoryException refused) {
+    budget.holdBack();
     try {
-      Charge charge = awaitCharge(budget.chargeInTurn(account, Sizes.rounded(bytes)), bytes);
+      if (vain != null) {
+        budget.cancel(vain);
+      }
+      returns.takeTurn(bytes, budget.goesOn(account));
       try {
-        return allocateInRoomOfOthers(stream, bytes, charge, List.of(charge), refused);
-      } catch (RuntimeException | Error failure) {
-        budget.cancel(charge);
-        throw failure;
+        Charge charge = awaitCharge(budget.chargeInTurn(account, Sizes.rounded(bytes)), bytes);
+        try {
+          return allocateInRoomOfOthers(stream, bytes, charge, List.of(charge), refused);
+        } catch (RuntimeException | Error failure) {
+          budget.cancel(charge);
+          throw failure;
+        }
+      } finally {
+        returns.leaveTurn();
       }
     } finally {
-      returns.leaveTurn();
+      budget.goOn();
     }
   }
 
@@ -575,7 +594,13 @@ public final class Device implements AutoCloseable {
       if (beforeOthers == null) {
         return null;
       }
-      return allocateInRoomOfOthers(stream, storage.bytes, charge, beforeOthers.get(), refused);
+      List<Charge> paid = beforeOthers.get();
+      budget.holdBack();
+      try {
+        return allocateInRoomOfOthers(stream, storage.bytes, charge, paid, refused);
+      } finally {
+        budget.goOn();
+      }
     }
   }
 
