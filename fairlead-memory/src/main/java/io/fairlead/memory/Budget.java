@@ -303,7 +303,8 @@ final class Budget {
 
   /**
    * Asks for bytes that nobody is to have for the moment, so that others leave and a block can be
-   * made where they were. They may be lent, wherever they come from. As {@link #charge}.
+   * made where they were. They may be lent, wherever they come from. As {@link #charge}; it always
+   * continues, since it keeps what others wait for.
    *
    * @param paid what it keeps meanwhile, for which there is no block yet
    */
@@ -340,8 +341,7 @@ final class Budget {
     lock.lock();
     try {
       long before = missingBefore();
-      boolean goesOn =
-          request.before != null || request.hasTurn || request.account.continues(request.reserves);
+      boolean goesOn = request.isForWhatIsKept() || request.account.continues(request.reserves);
       request.continues = goesOn;
       boolean granted = (goesOn || (waiting == 0 && !isHeldBack())) && grant(request);
       more = granted && isMoreMissing(before);
@@ -370,10 +370,7 @@ final class Budget {
       return fresh;
     }
     boolean own =
-        request.before != null
-            || request.hasTurn
-            || request.account.hasItsOwn()
-            || Mutant.on("budget.heirs.first");
+        request.isForWhatIsKept() || request.account.hasItsOwn() || Mutant.on("budget.heirs.first");
     return own ? continuing : heirs;
   }
 
@@ -1482,6 +1479,11 @@ final class Budget {
     /** Whether what is promised to others may be lent to it, if nothing else helps. */
     boolean mayBorrow() {
       return before != null || besides || (hasTurn && !Mutant.on("memory.turn.waits"));
+    }
+
+    /** Whether others may wait for what its task keeps, whatever the account has. */
+    boolean isForWhatIsKept() {
+      return before != null || hasTurn || besides;
     }
 
     /**

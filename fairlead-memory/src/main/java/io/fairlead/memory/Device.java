@@ -496,11 +496,13 @@ public final class Device implements AutoCloseable {
     long step = Math.max(Sizes.GRANULE, Sizes.rounded(budget.limit() / ROOM_STEPS));
     Set<SpillRegistration> tried = new HashSet<>();
     Block block = allocateFromOthers(stream, bytes, charge, tried, false, deadline);
+    // Of who waits, who may not be who made what he brings back: it is he that can give way.
+    Account account = Mutant.on("memory.besides.of-maker") ? charge.account : account();
     boolean more = true;
     for (long room = Sizes.GRANULE;
         block == null && more && charge.bytes + room <= budget.limit();
         room += Math.min(room, step)) {
-      Budget.Request besides = budget.chargeBesides(charge.account, room, paid);
+      Budget.Request besides = budget.chargeBesides(account, room, paid);
       try {
         block = allocateBeside(besides, stream, bytes, charge, deadline);
         more = budget.isGranted(besides); // else there is no more to be had
@@ -532,7 +534,7 @@ public final class Device implements AutoCloseable {
     while (true) {
       long now = System.nanoTime();
       boolean late = now - deadline >= 0;
-      boolean hopeless = now - start >= config.graceNanos() && isAlone(charge.account);
+      boolean hopeless = now - start >= config.graceNanos() && isAlone(besides.account);
       boolean granted;
       try {
         granted = Waiting.await(budget, reclaimer, besides, late ? 0 : pause);
