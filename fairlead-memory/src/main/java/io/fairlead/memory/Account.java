@@ -30,6 +30,9 @@ final class Account {
 
   @Nullable Room room;
 
+  /** Its requests that stand in a {@link Line}. Under the budget's lock. */
+  int waits;
+
   /** Leases, holds and operations for which it keeps buffers of anybody's on the device. */
   final AtomicInteger keeps = new AtomicInteger();
 

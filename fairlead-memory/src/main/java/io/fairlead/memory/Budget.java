@@ -7,7 +7,6 @@ import io.fairlead.task.BriefLock;
 import io.fairlead.task.Completion;
 import io.fairlead.task.StuckTasks;
 import io.fairlead.task.Task;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
@@ -20,6 +19,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
+import java.util.function.Consumer;
 import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
@@ -53,7 +53,9 @@ import org.jspecify.annotations.Nullable;
  * and a request that fits is never stuck behind one whose memory it holds itself. A continuing
  * request can be overtaken only by others that continue, which end. What comes back does not: the
  * same bytes go back and forth as long as the device is full. So who begins, other than by a
- * reservation, continues once {@link #OVERTAKEN_MAX} of them have passed him.
+ * reservation, continues once {@link #OVERTAKEN_MAX} of them have passed him; one after the other.
+ * While the driver has less than the limit says, nobody begins until who met that has his block
+ * ({@link #holdBack}).
  *
  * <p>One that begins may have to be waited for, too: by who joins its task, or wants the engine
  * that it is in. If the first of the queue waits for one of those, the ladder lets it pass ({@link
@@ -61,13 +63,18 @@ import org.jspecify.annotations.Nullable;
  *
  * <p><b>Locks.</b> One lock, a leaf: nothing is called while it is held. Waiters are completed
  * after it was released. All non-final fields here and in {@link Room}, and {@code held} and {@code
- * room} of {@link Account}, belong to it; {@code waiting} is also read without it.
+ * room} of {@link Account}, belong to it; {@code waiting} is also read without it. Under it nobody
+ * looks at all who wait, of whom there may be very many: there are sums of what they want, and
+ * {@link Line}s that find who fits. Only those who are {@code special} are looked at each time.
  */
 final class Budget {
   /** Of the limit: so much at most is made free at once for those who begin, but for the first. */
   private static final int TOGETHER_PART = 16;
 
   private static final int TOGETHER_MAX = 64;
+
+  /** So many are looked at at a time for who does not ask for anything himself. */
+  private static final int PIECE = 256;
 
   /** So often others bring back ahead of one who begins. */
   static final int OVERTAKEN_MAX = 16;
@@ -76,18 +83,41 @@ final class Budget {
   private final BriefLock lock = new BriefLock();
 
   /** Of those who have memory themselves. */
-  private final ArrayDeque<Request> continuing = new ArrayDeque<>();
+  private final Line continuing = new Line();
 
   /** Of those who continue since a parent has memory. */
-  private final ArrayDeque<Request> heirs = new ArrayDeque<>();
+  private final Line heirs = new Line();
 
-  private final ArrayDeque<Request> fresh = new ArrayDeque<>();
+  private final Line fresh = new Line();
+
+  /**
+   * Of those who continue, who draws on a reservation, brings back or may borrow: what he lacks is
+   * more than a sum, so he is looked at each time. For all others there are the sums below.
+   */
+  private final Set<Request> special = new LinkedHashSet<>();
+
+  /** Of the others who continue, those that wait to reserve, in the order of coming. */
+  private final Set<Request> patient = new LinkedHashSet<>();
+
+  private long patientBytes;
+
+  /** Wanted by all others who continue. */
+  private long plainBytes;
 
   /** The open ones, in the order of making. */
   private final Set<Room> rooms = new LinkedHashSet<>();
 
   /** How often somebody got what he brings back. */
   private long returns;
+
+  /** How often that was when it was last too often for who begins. */
+  private long overtakenAt;
+
+  /** Requests that were looked at; for tests. */
+  private long steps;
+
+  /** How many have met that the driver has less than the limit says, and wait for that. */
+  private int refused;
 
   /** How often somebody got or gave back something. */
   private long changes;
@@ -273,7 +303,8 @@ final class Budget {
 
   /**
    * Asks for bytes that nobody is to have for the moment, so that others leave and a block can be
-   * made where they were. They may be lent, wherever they come from. As {@link #charge}.
+   * made where they were. They may be lent, wherever they come from. As {@link #charge}; it always
+   * continues, since it keeps what others wait for.
    *
    * @param paid what it keeps meanwhile, for which there is no block yet
    */
@@ -305,46 +336,117 @@ final class Budget {
 
   private Request enter(Request request) {
     Completion.@Nullable Source<Boolean> source;
-    @Nullable RuntimeException refused;
+    @Nullable RuntimeException failure;
     boolean more;
     lock.lock();
     try {
       long before = missingBefore();
-      boolean goesOn =
-          request.before != null || request.hasTurn || request.account.continues(request.reserves);
+      boolean goesOn = request.isForWhatIsKept() || request.account.continues(request.reserves);
       request.continues = goesOn;
-      boolean granted = (goesOn || waiting == 0) && grant(request);
+      boolean granted = (goesOn || (waiting == 0 && !isHeldBack())) && grant(request);
       more = granted && isMoreMissing(before);
       source = granted ? null : Completion.source(OwnWait.ROOM);
       request.source = source;
-      refused = granted ? null : refusal;
-      if (!granted && refused == null) {
+      failure = granted ? null : refusal;
+      if (!granted && failure == null) {
         request.since = System.nanoTime();
         request.returnsBefore = returns;
-        queueOf(request).addLast(request);
+        stand(request, lineOf(request));
         waiting = queued();
       }
     } finally {
       lock.unlock();
     }
     tellMissing(more);
-    if (refused != null && source != null) {
-      source.fail(refused);
+    if (failure != null && source != null) {
+      source.fail(failure);
     }
     return request;
   }
 
   /** Under the lock. */
-  private ArrayDeque<Request> queueOf(Request request) {
+  private Line lineOf(Request request) {
     if (!request.continues) {
       return fresh;
     }
     boolean own =
-        request.before != null
-            || request.hasTurn
-            || request.account.hasItsOwn()
-            || Mutant.on("budget.heirs.first");
+        request.isForWhatIsKept() || request.account.hasItsOwn() || Mutant.on("budget.heirs.first");
     return own ? continuing : heirs;
+  }
+
+  /** Under the lock. */
+  private void stand(Request request, Line line) {
+    boolean isSum = line == fresh || isPlain(request);
+    line.add(request, isSum ? request.bytes : 0);
+    request.account.waits++;
+    if (line != fresh) {
+      if (isSum) {
+        count(request);
+      } else {
+        special.add(request);
+      }
+    }
+  }
+
+  /** Under the lock; false if it stands nowhere. */
+  private boolean leave(Request request) {
+    Line line = request.line;
+    if (line == null || !line.remove(request)) {
+      return false;
+    }
+    request.account.waits--;
+    if (line != fresh && !special.remove(request)) {
+      discount(request);
+    }
+    return true;
+  }
+
+  /** Whether what it wants is of what is neither in use nor promised, and nothing else. */
+  private static boolean isPlain(Request request) {
+    return request.before == null && !request.mayBorrow() && request.account.openRoom() == null;
+  }
+
+  private void count(Request request) {
+    if (request.isPatient()) {
+      patient.add(request);
+      patientBytes += request.bytes;
+    } else {
+      plainBytes += request.bytes;
+    }
+  }
+
+  private void discount(Request request) {
+    if (patient.remove(request)) {
+      patientBytes -= request.bytes;
+    } else {
+      plainBytes -= request.bytes;
+    }
+  }
+
+  /** The account draws on a reservation from now on, and so do its requests that wait. */
+  private void draws(Account account) {
+    for (Line line : List.of(continuing, heirs)) {
+      line.forEach(
+          request -> {
+            if (request.account == account && special.add(request)) {
+              discount(request);
+              line.change(request, 0);
+            }
+          });
+    }
+  }
+
+  /** A reservation has ended, and who drew on it may wait for the device now. */
+  private void drawsNoMore() {
+    for (Iterator<Request> each = special.iterator(); each.hasNext(); ) {
+      Request request = each.next();
+      Line line = request.line;
+      if (line != null && isPlain(request)) {
+        each.remove();
+        count(request);
+        line.change(request, request.bytes);
+      }
+    }
   }
 
   private int queued() {
@@ -356,21 +458,23 @@ final class Budget {
    * cause}.
    */
   void refuseWaiting(RuntimeException cause) {
-    List<Request> refused;
+    List<Request> all;
     lock.lock();
     try {
       refusal = cause;
-      refused = new ArrayList<>(continuing);
-      refused.addAll(heirs);
-      refused.addAll(fresh);
-      continuing.clear();
-      heirs.clear();
-      fresh.clear();
+      all = continuing.clear();
+      all.addAll(heirs.clear());
+      all.addAll(fresh.clear());
+      all.forEach(request -> request.account.waits--);
+      special.clear();
+      patient.clear();
+      patientBytes = 0;
+      plainBytes = 0;
       waiting = 0;
     } finally {
       lock.unlock();
     }
-    for (Request request : refused) {
+    for (Request request : all) {
       Objects.requireNonNull(request.source, "a request that waits").fail(cause);
     }
   }
@@ -386,9 +490,7 @@ final class Budget {
       }
       long before = missingBefore();
       request.gone = true;
-      continuing.remove(request);
-      heirs.remove(request);
-      fresh.remove(request);
+      leave(request);
       // Whoever stood behind it may be next now.
       granted = grantWaiting();
       more = isMoreMissing(before);
@@ -422,10 +524,11 @@ final class Budget {
     List<Request> granted;
     lock.lock();
     try {
-      if (!fresh.remove(request)) {
+      if (request.line != fresh) {
         return false;
       }
-      heirs.addLast(request);
+      leave(request);
+      stand(request, heirs);
       granted = grantWaiting();
     } finally {
       lock.unlock();
@@ -437,15 +540,30 @@ final class Budget {
 
   /**
    * What comes back goes ahead of who begins, and while a device is full something does at any
-   * time. That has no end as work that was begun has: so after some of them he continues.
+   * time. That has no end as work that was begun has: so after some of them he continues. So do
+   * those behind him only if it is little: a crowd that was passed together would stand before
+   * those who have begun, who alone give something back, and each byte would go to one more who
+   * keeps it.
    */
   private void countOvertaken() {
-    while (!fresh.isEmpty()
-        && !fresh.getFirst().isPatient()
-        && returns - fresh.getFirst().returnsBefore >= OVERTAKEN_MAX
-        && !Mutant.on("budget.overtaken.ever")) {
-      continuing.addLast(fresh.removeFirst());
+    Request head = fresh.peek();
+    if (head == null || head.isPatient() || !isOvertaken(head)) {
+      return;
     }
+    List<Request> together =
+        Mutant.on("budget.overtaken.all")
+            ? fresh.toList()
+            : firstOnes().stream().filter(this::isOvertaken).toList();
+    overtakenAt = returns;
+    for (Request request : together) {
+      leave(request);
+      stand(request, continuing);
+    }
+  }
+
+  private boolean isOvertaken(Request request) {
+    return returns - Math.max(request.returnsBefore, overtakenAt) >= OVERTAKEN_MAX
+        && !Mutant.on("budget.overtaken.ever");
   }
 
   private List<Request> grantWaiting() {
@@ -456,8 +574,11 @@ final class Budget {
       granted = new ArrayList<>();
       grantWhatFits(continuing, granted);
       grantWhatFits(heirs, granted);
-      while (queued() == fresh.size() && !fresh.isEmpty() && grant(fresh.getFirst())) {
-        granted.add(fresh.removeFirst());
+      Request head = fresh.peek();
+      while (head != null && queued() == fresh.size() && !isHeldBack() && grant(head)) {
+        leave(head);
+        granted.add(head);
+        head = fresh.peek();
       }
       left = queued();
     }
@@ -467,17 +588,25 @@ final class Budget {
     return granted;
   }
 
-  private void grantWhatFits(ArrayDeque<Request> queue, List<Request> granted) {
-    for (Iterator<Request> each = queue.iterator(); each.hasNext(); ) {
-      Request request = each.next();
+  private void grantWhatFits(Line line, List<Request> granted) {
+    Request request = line.firstUpTo(toGrant(), 0);
+    while (request != null) {
+      int slot = request.slot;
       if (grant(request)) {
-        each.remove();
+        leave(request);
         granted.add(request);
       }
+      request = line.firstUpTo(toGrant(), slot + 1);
     }
   }
 
+  /** What is neither in use nor promised. */
+  private long toGrant() {
+    return Mutant.on("memory.limit.skip") ? Long.MAX_VALUE : Math.max(0, limit - inUse - reserved);
+  }
+
   private boolean grant(Request request) {
+    steps++;
     List<Charge> before = request.before;
     if (before != null) {
       return grantAgain(request, before);
@@ -597,8 +726,52 @@ final class Budget {
     return new Charge(bytes, room, account);
   }
 
+  /**
+   * The driver has no room although the limit has: until as many have {@link #goOn}, nobody begins.
+   * He would only meet the same, or get what has just left for those who do.
+   */
+  void holdBack() {
+    lock.lock();
+    try {
+      refused++;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  void goOn() {
+    List<Request> granted;
+    boolean more;
+    lock.lock();
+    try {
+      long before = missingBefore();
+      refused--;
+      granted = refused == 0 ? grantWaiting() : List.of();
+      more = isMoreMissing(before);
+    } finally {
+      lock.unlock();
+    }
+    tell(granted);
+    tellMissing(more);
+  }
+
+  /** Under the lock. */
+  private boolean isHeldBack() {
+    return refused > 0 && !Mutant.on("budget.refused.begins");
+  }
+
+  /** Whether what it asks for is for work that has memory. */
+  boolean goesOn(Account account) {
+    lock.lock();
+    try {
+      return account.continues(false);
+    } finally {
+      lock.unlock();
+    }
+  }
+
   private boolean mayPass(Account account) {
-    return waiting == 0 || account.continues(false);
+    return (waiting == 0 && !isHeldBack()) || account.continues(false);
   }
 
   private boolean grantRoom(Request request) {
@@ -618,13 +791,16 @@ final class Budget {
     rooms.add(request.room);
     if (request.attach) {
       request.account.room = request.room;
+      if (request.account.waits > (request.line == null ? 0 : 1)) {
+        draws(request.account);
+      }
     }
     return true;
   }
 
   /** Of what is neither in use nor promised. */
   private boolean fits(long bytes) {
-    return Mutant.on("memory.limit.skip") || bytes <= Math.max(0, limit - inUse - reserved);
+    return bytes <= toGrant();
   }
 
   /** Of what is not in use. So it always is for who draws on a room, while nothing is lent. */
@@ -737,6 +913,7 @@ final class Budget {
       long unused = room.free();
       room.open = false;
       rooms.remove(room);
+      drawsNoMore();
       changes++;
       reserved -= unused;
       giveBack(room.parent, unused);
@@ -812,7 +989,9 @@ final class Budget {
   long missingSince(long moment) {
     lock.lock();
     try {
-      return missing(request -> !request.isPatient() || request.since - moment <= 0);
+      return missing(
+          request -> !request.isPatient() || request.since - moment <= 0,
+          plainBytes + patientSince(moment));
     } finally {
       lock.unlock();
     }
@@ -822,31 +1001,66 @@ final class Budget {
   long missingAtOnce() {
     lock.lock();
     try {
-      return missing(request -> !request.isPatient());
+      return missing(request -> !request.isPatient(), plainBytes);
     } finally {
       lock.unlock();
     }
   }
 
-  private long missingNow() {
-    return missing(_ -> true);
+  private long patientSince(long moment) {
+    long bytes = 0;
+    for (Request request : patient) {
+      steps++;
+      if (request.since - moment > 0) {
+        break; // and so have those behind it
+      }
+      bytes += request.bytes;
+    }
+    return bytes;
   }
 
-  private long missing(Predicate<Request> counts) {
-    long free = 0; // wanted of what is not promised
-    long lent = 0; // wanted by who may borrow
-    long drawn = 0; // wanted by those to whom it was promised
-    for (Request request : nextOnes()) {
-      if (counts.test(request)) {
-        if (request.borrows) {
-          lent += request.bytes;
-        } else if (draws(request)) {
-          drawn += request.bytes;
-        } else {
-          free += request.bytes;
-        }
+  private long missingNow() {
+    return missing(_ -> true, plainBytes + patientBytes);
+  }
+
+  /**
+   * @param counts of those who are looked at
+   * @param plain what the others who continue want
+   */
+  private long missing(Predicate<Request> counts, long plain) {
+    Wanted wanted = new Wanted();
+    wanted.free = plain;
+    special.forEach(request -> add(request, counts, wanted));
+    firstOnes().forEach(request -> add(request, counts, wanted));
+    return missing(wanted.free, wanted.lent, wanted.drawn);
+  }
+
+  /** Bytes, by where they may come from. */
+  private static final class Wanted {
+    /** Of what is not promised. */
+    long free;
+
+    /** By who may borrow. */
+    long lent;
+
+    /** By those to whom it was promised. */
+    long drawn;
+  }
+
+  private void add(Request request, Predicate<Request> counts, Wanted to) {
+    steps++;
+    if (counts.test(request)) {
+      if (request.borrows) {
+        to.lent += request.bytes;
+      } else if (draws(request)) {
+        to.drawn += request.bytes;
+      } else {
+        to.free += request.bytes;
       }
     }
+  }
+
+  private long missing(long free, long lent, long drawn) {
     long unused = limit - inUse + pendingFree;
     long fromDevice = lent + drawn == 0 ? 0 : lent + drawn - unused;
     if (free == 0) {
@@ -856,29 +1070,20 @@ final class Budget {
     return lent + drawn == 0 ? fromFree : Math.max(fromFree, fromDevice);
   }
 
-  private List<Request> allContinuing() {
-    List<Request> all = new ArrayList<>(continuing.size() + heirs.size() + 1);
-    all.addAll(continuing);
-    all.addAll(heirs);
-    return all;
-  }
-
   /**
-   * Who continues, and the first of those who begin; with the small ones right behind him, for whom
-   * room is made on the same way: else each of many would wait for as many ways as are before him.
+   * The first of those who begin; with the small ones right behind him, for whom room is made on
+   * the same way: else each of many would wait for as many ways as are before him.
    */
-  private List<Request> nextOnes() {
-    List<Request> next = allContinuing();
+  private List<Request> firstOnes() {
+    List<Request> next = new ArrayList<>();
     long bytes = 0;
-    int count = 0;
-    for (Request request : fresh) {
+    for (Request request = fresh.peek(); request != null; request = fresh.after(request)) {
       bytes += request.bytes;
-      boolean together = bytes <= limit / TOGETHER_PART && count < TOGETHER_MAX;
-      if (count > 0 && (!together || request.isPatient())) {
+      boolean together = bytes <= limit / TOGETHER_PART && next.size() < TOGETHER_MAX;
+      if (!next.isEmpty() && (!together || request.isPatient())) {
         break;
       }
       next.add(request);
-      count++;
       if (request.isPatient() || Mutant.on("budget.fresh.one-by-one")) {
         break;
       }
@@ -905,11 +1110,12 @@ final class Budget {
     long missing;
     lock.lock();
     try {
-      for (Request request : continuing) {
-        request.borrows |= request.mayBorrow() && !Mutant.on("memory.lend.skip");
+      for (Request request : special) {
+        request.borrows |=
+            request.line == continuing && request.mayBorrow() && !Mutant.on("memory.lend.skip");
       }
       granted = grantWaiting();
-      missing = missing(request -> request.borrows || draws(request));
+      missing = missing(request -> request.borrows || draws(request), 0);
     } finally {
       lock.unlock();
     }
@@ -929,7 +1135,9 @@ final class Budget {
     lock.lock();
     try {
       Set<Room> found = Collections.newSetFromMap(new IdentityHashMap<>());
-      nextOnes().forEach(request -> found.addAll(roomsOf(request)));
+      steps += special.size();
+      special.forEach(request -> found.addAll(roomsOf(request)));
+      firstOnes().forEach(request -> found.addAll(roomsOf(request)));
       return new Helped(found);
     } finally {
       lock.unlock();
@@ -959,6 +1167,7 @@ final class Budget {
    * @param drawnOn of each request the rooms that it may be granted from, but for the device itself
    * @param head the first of all who wait to begin, in whose way others may be or not; null if none
    *     does
+   * @param heldBack whether nobody begins, whatever there is
    */
   record Picture(
       List<Request> continuing,
@@ -966,7 +1175,8 @@ final class Budget {
       Map<Room, RoomNow> rooms,
       Map<Request, List<Room>> drawnOn,
       long changes,
-      @Nullable Request head) {
+      @Nullable Request head,
+      boolean heldBack) {
 
     /** The nearest one that is open; null for the device itself. */
     @Nullable Room openRoom(@Nullable Room start) {
@@ -985,26 +1195,35 @@ final class Budget {
    * @param keeping tasks that keep memory of other devices, in whose way others may be, too
    */
   Picture picture(Set<Task> keeping) {
+    Map<Room, RoomNow> now = new LinkedHashMap<>();
+    Map<Request, List<Room>> drawnOn = new HashMap<>();
+    List<Request> goOn;
+    List<Request> all;
+    long changesNow;
+    boolean heldBack;
     lock.lock();
     try {
-      Map<Room, RoomNow> now = new LinkedHashMap<>();
       rooms.forEach(room -> now.put(room, new RoomNow(room.size, room.free())));
-      List<Request> begun = new ArrayList<>();
-      for (Request request : fresh) {
-        if (isInTheWay(request, keeping)) {
-          begun.add(request);
-        }
-      }
-      List<Request> goOn = allContinuing();
-      Map<Request, List<Room>> drawnOn = new HashMap<>();
-      if (!rooms.isEmpty()) {
-        goOn.forEach(request -> drawnOn.put(request, roomsOf(request)));
-        begun.forEach(request -> drawnOn.put(request, roomsOf(request)));
-      }
-      return new Picture(goOn, begun, now, drawnOn, changes, fresh.peekFirst());
+      goOn = continuing.toList();
+      goOn.addAll(heirs.toList());
+      special.forEach(request -> drawnOn.put(request, roomsOf(request)));
+      all = fresh.toList();
+      changesNow = changes;
+      heldBack = isHeldBack();
     } finally {
       lock.unlock();
     }
+    List<Request> begun = new ArrayList<>();
+    inPieces(
+        all,
+        request -> {
+          if (isInTheWay(request.account, request.place, keeping)) {
+            begun.add(request);
+            drawnOn.put(request, roomsOf(request));
+          }
+        });
+    return new Picture(
+        goOn, begun, now, drawnOn, changesNow, all.isEmpty() ? null : all.getFirst(), heldBack);
   }
 
   /** Who has a reservation, whether or not he uses it. */
@@ -1020,10 +1239,36 @@ final class Budget {
     }
   }
 
-  private static boolean isInTheWay(Request request, Set<Task> keeping) {
-    StuckTasks.Place place = request.place;
+  /** Of those who wait for the turn of {@link Returns} the ones that others may wait for. */
+  List<Returns.Place> inTheWay(List<Returns.Place> turns, Set<Task> keeping) {
+    List<Returns.Place> found = new ArrayList<>();
+    inPieces(
+        turns,
+        place -> {
+          if (isInTheWay(place.account, place.where, keeping)) {
+            found.add(place);
+          }
+        });
+    return found;
+  }
+
+  /** Of very many, who are looked at for others: these come to the lock in between. */
+  private <T> void inPieces(List<T> some, Consumer<T> action) {
+    for (int from = 0; from < some.size(); from += PIECE) {
+      List<T> piece = some.subList(from, Math.min(some.size(), from + PIECE));
+      lock.lock();
+      try {
+        piece.forEach(action);
+      } finally {
+        lock.unlock();
+      }
+    }
+  }
+
+  private static boolean isInTheWay(
+      Account account, StuckTasks.@Nullable Place place, Set<Task> keeping) {
     return place != null
-        && (place.isInCall() || request.account.keepsAny() || isBelowAny(place.task(), keeping));
+        && (place.isInCall() || account.keepsAny() || isBelowAny(place.task(), keeping));
   }
 
   private static boolean isBelowAny(Task task, Set<Task> some) {
@@ -1081,6 +1326,16 @@ final class Budget {
   }
 
   // --- looking ------------------------------------------------------------------------------
+
+  /** How many requests have been looked at under the lock; for tests. */
+  long steps() {
+    lock.lock();
+    try {
+      return steps + continuing.steps() + heirs.steps() + fresh.steps();
+    } finally {
+      lock.unlock();
+    }
+  }
 
   boolean hasWaiting() {
     return waiting > 0;
@@ -1159,6 +1414,11 @@ final class Budget {
     /** How many had brought back by then; set before it waits. */
     long returnsBefore;
 
+    /** Where it stands, and at which slot there; null while it does not wait. Under the lock. */
+    @Nullable Line line;
+
+    int slot;
+
     /** Whether it is now. Under the lock. */
     boolean borrows;
 
@@ -1219,6 +1479,11 @@ final class Budget {
     /** Whether what is promised to others may be lent to it, if nothing else helps. */
     boolean mayBorrow() {
       return before != null || besides || (hasTurn && !Mutant.on("memory.turn.waits"));
+    }
+
+    /** Whether others may wait for what its task keeps, whatever the account has. */
+    boolean isForWhatIsKept() {
+      return before != null || hasTurn || besides;
     }
 
     /**

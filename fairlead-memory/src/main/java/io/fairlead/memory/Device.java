@@ -331,10 +331,12 @@ public final class Device implements AutoCloseable {
       if (!mayMakeRoomFor(stream)) {
         return allocateFromOthers(stream, bytes, charge, refused);
       }
+      if (charge.room == null) {
+        return allocateInTurn(stream, account, bytes, charge, refused);
+      }
       budget.cancel(charge);
-      Block block =
-          charge.room == null ? null : allocateOnceOthersEnd(stream, account, bytes, rounded);
-      return block != null ? block : allocateInTurn(stream, account, bytes, refused);
+      Block block = allocateOnceOthersEnd(stream, account, bytes, rounded);
+      return block != null ? block : allocateInTurn(stream, account, bytes, null, refused);
     } catch (RuntimeException | Error failure) {
       budget.cancel(charge);
       throw failure;
@@ -439,20 +441,37 @@ public final class Device implements AutoCloseable {
     }
   }
 
-  /** Makes room for one buffer; until it has the turn, it has nothing of what it asks for. */
+  /**
+   * Makes room for one buffer; until it has the turn, it has nothing of what it asks for. Nobody
+   * begins meanwhile, in its place.
+   *
+   * @param vain what it was granted for nothing; null if it was given back
+   */
   private Block allocateInTurn(
-      DeviceStream stream, Account account, long bytes, OutOfDeviceMemoryException refused) {
-    returns.takeTurn(bytes);
+      DeviceStream stream,
+      Account account,
+      long bytes,
+      @Nullable Charge vain,
+      OutOfDeviceMemoryException refused) {
+    budget.holdBack();
     try {
-      Charge charge = awaitCharge(budget.chargeInTurn(account, Sizes.rounded(bytes)), bytes);
+      if (vain != null) {
+        budget.cancel(vain);
+      }
+      returns.takeTurn(bytes, budget.goesOn(account));
       try {
-        return allocateInRoomOfOthers(stream, bytes, charge, List.of(charge), refused);
-      } catch (RuntimeException | Error failure) {
-        budget.cancel(charge);
-        throw failure;
+        Charge charge = awaitCharge(budget.chargeInTurn(account, Sizes.rounded(bytes)), bytes);
+        try {
+          return allocateInRoomOfOthers(stream, bytes, charge, List.of(charge), refused);
+        } catch (RuntimeException | Error failure) {
+          budget.cancel(charge);
+          throw failure;
+        }
+      } finally {
+        returns.leaveTurn();
       }
     } finally {
-      returns.leaveTurn();
+      budget.goOn();
     }
   }
 
@@ -477,11 +496,13 @@ public final class Device implements AutoCloseable {
     long step = Math.max(Sizes.GRANULE, Sizes.rounded(budget.limit() / ROOM_STEPS));
     Set<SpillRegistration> tried = new HashSet<>();
     Block block = allocateFromOthers(stream, bytes, charge, tried, false, deadline);
+    // Of who waits, who may not be who made what he brings back: it is he that can give way.
+    Account account = Mutant.on("memory.besides.of-maker") ? charge.account : account();
     boolean more = true;
     for (long room = Sizes.GRANULE;
         block == null && more && charge.bytes + room <= budget.limit();
         room += Math.min(room, step)) {
-      Budget.Request besides = budget.chargeBesides(charge.account, room, paid);
+      Budget.Request besides = budget.chargeBesides(account, room, paid);
       try {
         block = allocateBeside(besides, stream, bytes, charge, deadline);
         more = budget.isGranted(besides); // else there is no more to be had
@@ -513,7 +534,7 @@ public final class Device implements AutoCloseable {
     while (true) {
       long now = System.nanoTime();
       boolean late = now - deadline >= 0;
-      boolean hopeless = now - start >= config.graceNanos() && isAlone(charge.account);
+      boolean hopeless = now - start >= config.graceNanos() && isAlone(besides.account);
       boolean granted;
       try {
         granted = Waiting.await(budget, reclaimer, besides, late ? 0 : pause);
@@ -575,7 +596,13 @@ public final class Device implements AutoCloseable {
       if (beforeOthers == null) {
         return null;
       }
-      return allocateInRoomOfOthers(stream, storage.bytes, charge, beforeOthers.get(), refused);
+      List<Charge> paid = beforeOthers.get();
+      budget.holdBack();
+      try {
+        return allocateInRoomOfOthers(stream, storage.bytes, charge, paid, refused);
+      } finally {
+        budget.goOn();
+      }
     }
   }
 

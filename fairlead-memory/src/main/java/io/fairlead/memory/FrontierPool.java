@@ -117,6 +117,7 @@ final class FrontierPool implements Pool {
   private final AtomicLong ready = new AtomicLong();
   private final AtomicLong held = new AtomicLong();
   private final LongAdder reused = new LongAdder();
+  private final LongAdder trimsAwaited = new LongAdder();
   private final AtomicBoolean trimming = new AtomicBoolean();
   private final AtomicBoolean merging = new AtomicBoolean();
   private long age;
@@ -190,6 +191,16 @@ final class FrontierPool implements Pool {
   }
 
   private Block allocateBelow(DeviceStream stream, Charge charge) {
+    if (isMuchKept()) {
+      reclaimer.sweep();
+      // What has come since, or is seen only now to be unused, may be of just that size. Else it
+      // would be returned, be waited for, and be asked for again.
+      Bin bin = Mutant.on("pool.scarce.blind") ? null : bin(charge.bytes);
+      Resting found = bin == null ? null : bin.takeReady();
+      if (found != null) {
+        return found.reuse(charge);
+      }
+    }
     trimIfScarce();
     makeRoom(charge.bytes);
     try {
@@ -365,11 +376,9 @@ final class FrontierPool implements Pool {
    * go to the pieces between what is returned.
    */
   private void trimIfScarce() {
-    if (ready.get() + budget.pendingFree() > keptMax()) {
-      reclaimer.sweep();
-    }
     long surplus = surplus();
     if (surplus > 0 && Role.current().mayWait() && merging.compareAndSet(false, true)) {
+      trimsAwaited.increment();
       try {
         long most = Math.min(waitNanos, RETURN_NANOS);
         var _ = Waiting.hasCome(trim(surplus + keptMax() / 2), System.nanoTime() + most);
@@ -379,6 +388,16 @@ final class FrontierPool implements Pool {
         merging.set(false);
       }
     }
+  }
+
+  /** Also what may be unused by now, and is not known to be. */
+  private boolean isMuchKept() {
+    return ready.get() + budget.pendingFree() > keptMax();
+  }
+
+  /** How often a request has waited for what is kept to be returned; for tests. */
+  long trimsAwaited() {
+    return trimsAwaited.sum();
   }
 
   /** Bytes of READY blocks above what may be kept; for a moment it may be wrong either way. */
@@ -623,6 +642,23 @@ final class FrontierPool implements Pool {
         if (++looks == OLDEST) {
           return null;
         }
+      }
+      return null;
+    }
+
+    /** Any one, of all of them, that has nothing to be reached any more. */
+    @Nullable Resting takeReady() {
+      for (Iterator<Resting> each = others.descendingIterator(); each.hasNext(); ) {
+        Resting block = each.next();
+        if (block.takeReady()) {
+          each.remove();
+          return block;
+        }
+      }
+      Resting last = newest.get();
+      if (last != null && last.takeReady()) {
+        leaves(last);
+        return last;
       }
       return null;
     }

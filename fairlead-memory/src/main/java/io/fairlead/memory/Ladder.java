@@ -335,7 +335,7 @@ final class Ladder {
       add(picture.continuing(), continuing);
       add(picture.fresh(), fresh);
       this.turnHolder = ladder.returns.holder();
-      ladder.returns.waiting().forEach(place -> turns.add(new Blocked(ladder, place)));
+      addTurns(ladder.returns.waiting(), keeping);
       this.nowhereToGo = ladder.spiller.isExhausted();
       boolean firmOnly = !nowhereToGo && !isForgetful();
       for (Storage storage : ladder.live) {
@@ -344,6 +344,22 @@ final class Ladder {
           kept.add(found);
         }
       }
+    }
+
+    /** Of those who begin, the first, and whom others may wait for: very many may wait here. */
+    private void addTurns(List<Returns.Place> waiting, Set<Task> keeping) {
+      List<Returns.Place> begin = new ArrayList<>();
+      for (Returns.Place place : waiting) {
+        if (place.goesOn || turns.isEmpty()) {
+          turns.add(new Blocked(ladder, place));
+        } else {
+          begin.add(place);
+        }
+      }
+      ladder
+          .budget
+          .inTheWay(begin, keeping)
+          .forEach(place -> turns.add(new Blocked(ladder, place)));
     }
 
     private void add(List<Budget.Request> requests, List<Blocked> to) {
@@ -409,6 +425,9 @@ final class Ladder {
      */
     Budget.@Nullable Request behindWhoWaitsForIt(List<Blocked> all) {
       Budget.Request head = picture.head();
+      if (picture.heldBack() && !fresh.isEmpty() && !Mutant.on("oom.held-back.skip")) {
+        return fresh.getFirst().request; // else who makes room may wait for who waits for it
+      }
       List<Blocked> behind = fresh.stream().filter(each -> each.request != head).toList();
       if (head == null || behind.isEmpty()) {
         return null;

@@ -6,6 +6,7 @@ import io.fairlead.device.DeviceStream;
 import io.fairlead.device.HostBlock;
 import io.fairlead.device.Mark;
 import io.fairlead.device.Operand;
+import io.fairlead.fault.Mutant;
 import io.fairlead.fault.TaskFailedException;
 import io.fairlead.task.BriefLock;
 import io.fairlead.task.Completion;
@@ -40,12 +41,18 @@ import org.jspecify.annotations.Nullable;
  *
  * <pre>
  * FREE --take--> TAKEN --leave, nobody waits--> FREE
- *                TAKEN --leave--> TAKEN by the first who waits
+ *                TAKEN --leave--> TAKEN by the next who waits
  *
  * field   | writer | reader | mode, guard
- * queue, holder, {@link Place#hasTurn} | any | any | lock
+ * goOn, begin, passed, holder, {@link Place#hasTurn} | any | any | lock
  * refusal | close  | any    | lock; once
  * </pre>
+ *
+ * <p><b>Who is next.</b> As in the {@link Budget}: whose task goes on with work that has memory
+ * comes before who begins, since his end gives back what the others lack. Where the driver has less
+ * than the limit says, everybody who begins ends up here, and there may be very many: behind all of
+ * them nobody who has something would ever end. But after {@link Budget#OVERTAKEN_MAX} in a row one
+ * who begins has the turn, since what is brought back has no end.
  *
  * <p>The lock is a leaf; whoever is next is told after it was released.
  */
@@ -57,7 +64,14 @@ final class Returns {
 
   private final Device device;
   private final BriefLock lock = new BriefLock();
-  private final ArrayDeque<Place> queue = new ArrayDeque<>();
+
+  /** Who goes on with work that has memory. */
+  private final LinkedHashSet<Place> goOn = new LinkedHashSet<>();
+
+  private final LinkedHashSet<Place> begin = new LinkedHashSet<>();
+
+  /** How many of {@code goOn} had the turn since one of {@code begin} had, or none waits. */
+  private int passed;
 
   /** Whose the turn is; null while it is free. */
   private @Nullable Account holder;
@@ -108,12 +122,16 @@ final class Returns {
     /** What its operation needs to be on the device. */
     final long bytes;
 
+    /** Whether it is for work that others may wait for, since it keeps something. */
+    final boolean goesOn;
+
     /** Whether it is whose turn it is. Under the lock. */
     boolean hasTurn;
 
-    Place(Account account, long bytes) {
+    Place(Account account, long bytes, boolean goesOn) {
       this.account = account;
       this.bytes = bytes;
+      this.goesOn = goesOn;
     }
   }
 
@@ -121,9 +139,10 @@ final class Returns {
    * Waits for the turn.
    *
    * @param bytes what it is for, as reports tell it
+   * @param goesOn whether it is for work that others may wait for, since it keeps something
    */
-  void takeTurn(long bytes) {
-    Place place = new Place(device.account(), bytes);
+  void takeTurn(long bytes, boolean goesOn) {
+    Place place = new Place(device.account(), bytes, goesOn);
     boolean inside;
     lock.lock();
     try {
@@ -136,7 +155,7 @@ final class Returns {
       }
       inside = Spillables.isInside();
       if (!inside) {
-        queue.addLast(place);
+        var _ = (goesOn || Mutant.on("returns.turn.in-order") ? goOn : begin).add(place);
       }
     } finally {
       lock.unlock();
@@ -165,17 +184,25 @@ final class Returns {
   boolean takeOut(Place place) {
     lock.lock();
     try {
-      return queue.remove(place);
+      return remove(place);
     } finally {
       lock.unlock();
     }
   }
 
-  /** Who waits for the turn now. */
+  /** Under the lock. */
+  private boolean remove(Place place) {
+    return goOn.remove(place) || begin.remove(place);
+  }
+
+  /** Who waits for the turn now: first those who go on. */
   List<Place> waiting() {
     lock.lock();
     try {
-      return List.copyOf(queue);
+      List<Place> all = new ArrayList<>(goOn.size() + begin.size());
+      all.addAll(goOn);
+      all.addAll(begin);
+      return all;
     } finally {
       lock.unlock();
     }
@@ -200,7 +227,7 @@ final class Returns {
   private boolean withdraw(Place place) {
     lock.lock();
     try {
-      queue.remove(place);
+      var _ = remove(place);
       return place.hasTurn;
     } finally {
       lock.unlock();
@@ -211,7 +238,7 @@ final class Returns {
     Place next;
     lock.lock();
     try {
-      next = queue.pollFirst();
+      next = next();
       holder = next == null ? null : next.account;
       if (next != null) {
         next.hasTurn = true;
@@ -224,6 +251,13 @@ final class Returns {
     }
   }
 
+  /** Under the lock. */
+  private @Nullable Place next() {
+    boolean begins = !begin.isEmpty() && (goOn.isEmpty() || passed >= Budget.OVERTAKEN_MAX);
+    passed = begins || begin.isEmpty() ? 0 : passed + 1;
+    return begins ? begin.removeFirst() : goOn.isEmpty() ? null : goOn.removeFirst();
+  }
+
   /** For tests. */
   boolean isTaken() {
     return holder() != null;
@@ -233,7 +267,7 @@ final class Returns {
   boolean isWaitedFor() {
     lock.lock();
     try {
-      return !queue.isEmpty();
+      return !goOn.isEmpty() || !begin.isEmpty();
     } finally {
       lock.unlock();
     }
@@ -245,8 +279,10 @@ final class Returns {
     lock.lock();
     try {
       refusal = cause;
-      refused = List.copyOf(queue);
-      queue.clear();
+      refused = new ArrayList<>(goOn);
+      refused.addAll(begin);
+      goOn.clear();
+      begin.clear();
     } finally {
       lock.unlock();
     }
@@ -375,7 +411,7 @@ final class Returns {
     /** Under the turns of all its devices, and with everything kept, waits for the memory. */
     private void charge() {
       for (Group group : groups) {
-        group.returns.takeTurn(group.bytes());
+        group.returns.takeTurn(group.bytes(), true);
         turns.addFirst(group.returns);
       }
       for (Group group : groups) {

@@ -11,6 +11,8 @@ import java.util.Set;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** Who gets bytes, who waits, and in which order they are served. */
 class BudgetTest {
@@ -176,6 +178,133 @@ class BudgetTest {
   void aBudgetThatLetsAllOfThemPassIsFound() {
     try (var _ = Mutant.enable("budget.overtaken.ever")) {
       assertThat(passedBy(1000)).isEqualTo(1000);
+    }
+  }
+
+  /**
+   * Many began to wait before any of what came back, so all were passed as often; then somebody who
+   * has memory asks for more.
+   *
+   * @return how many of the many get memory before him
+   */
+  private int crowdBefore() {
+    List<Budget.Request> crowd = new ArrayList<>();
+    ArrayDeque<Charge> there = new ArrayDeque<>();
+    for (int i = 0; i < 10; i++) {
+      there.add(granted(budget.charge(first, 100)));
+    }
+    for (int i = 0; i < 50; i++) {
+      crowd.add(budget.charge(new Account("begins", 10 + i, null), 100));
+    }
+    for (int i = 0; i < Budget.OVERTAKEN_MAX; i++) {
+      Charge below = there.removeFirst();
+      Budget.Request comesBack = budget.chargeAgain(first, List.of(below), List.of());
+      free(below);
+      there.add(cameBack(comesBack));
+    }
+    budget.withdraw(budget.charge(third, 1)); // so that it is looked who is next
+    Budget.Request goesOn = budget.charge(first, 100);
+    while (!isGranted(goesOn) && !there.isEmpty()) {
+      free(there.removeFirst());
+    }
+    return (int) crowd.stream().filter(BudgetTest::isGranted).count();
+  }
+
+  @Test
+  void aCrowdThatWasPassedTogetherDoesNotStandBeforeWhoHasBegun() {
+    assertThat(crowdBefore()).isLessThanOrEqualTo(1);
+  }
+
+  @Test
+  void aBudgetThatPutsTheCrowdBeforeHimIsFound() {
+    try (var _ = Mutant.enable("budget.overtaken.all")) {
+      assertThat(crowdBefore()).isGreaterThanOrEqualTo(9);
+    }
+  }
+
+  // --- very many ------------------------------------------------------------------------------
+
+  private enum Crowd {
+    BEGIN,
+    GO_ON,
+    GO_ON_FOR_A_PARENT
+  }
+
+  /**
+   * So many wait; then bytes come and go, somebody is withdrawn, and who makes room looks.
+   *
+   * @return how many requests were looked at for each of that
+   */
+  private long stepsBeside(int many, Crowd kind) {
+    long most = 1L << 40;
+    Budget crowded = new Budget(most);
+    Account parent = new Account("parent", 1, null);
+    Charge held = granted(crowded.charge(parent, most - 2L * many));
+    List<Account> accounts = new ArrayList<>();
+    for (int i = 0; i < many; i++) {
+      boolean below = kind == Crowd.GO_ON_FOR_A_PARENT;
+      accounts.add(new Account("waits", 10 + i, below ? parent : null));
+      if (kind == Crowd.GO_ON) {
+        granted(crowded.charge(accounts.get(i), 1));
+      }
+    }
+    List<Budget.Request> waiting = new ArrayList<>();
+    accounts.forEach(each -> waiting.add(crowded.charge(each, most)));
+    int rounds = 100;
+    long before = crowded.steps();
+    for (int i = 0; i < rounds; i++) {
+      Charge some = crowded.tryCharge(parent, 1);
+      crowded.cancel(Objects.requireNonNull(some));
+      Budget.Request more = crowded.charge(parent, most - 1);
+      assertThat(crowded.missing()).isPositive();
+      assertThat(crowded.missingAtOnce()).isPositive();
+      assertThat(crowded.helped().rooms()).isEmpty();
+      assertThat(crowded.withdraw(more)).isTrue();
+      assertThat(crowded.withdraw(waiting.get(many / 2 + i))).isTrue();
+    }
+    long steps = (crowded.steps() - before) / rounds;
+    assertThat(held.bytes).isPositive();
+    return steps;
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void doesNotLookAtAllWhoWaitForWhatConcernsOne(Crowd kind) {
+    // of 2 to the power of 8, some more than that; the others are 5 times as many
+    assertThat(stepsBeside(256, kind)).as("beside few").isLessThan(600);
+    assertThat(stepsBeside(256 * 64, kind)).as("beside many").isLessThan(600);
+  }
+
+  // --- where the driver has less than the limit -----------------------------------------------
+
+  private boolean beginsWhile(Runnable refused) {
+    Charge held = granted(budget.charge(first, 500));
+    refused.run();
+    Budget.Request goesOn = budget.charge(first, 100);
+    assertThat(isGranted(goesOn)).as("who has begun").isTrue();
+    Charge tried = budget.tryCharge(second, 100);
+    Budget.Request begins = budget.charge(second, 100);
+    boolean began = tried != null || isGranted(begins);
+    if (tried == null && !began) {
+      free(granted(goesOn));
+      assertThat(isGranted(begins)).as("others give something back").isFalse();
+      budget.goOn();
+      assertThat(isGranted(begins)).as("nobody waits for the driver any more").isTrue();
+      free(granted(begins));
+    }
+    free(held);
+    return began;
+  }
+
+  @Test
+  void nobodyBeginsWhileTheDriverHasNoRoomForOthers() {
+    assertThat(beginsWhile(budget::holdBack)).isFalse();
+  }
+
+  @Test
+  void whoBeginsAllTheSameIsFound() {
+    try (var _ = Mutant.enable("budget.refused.begins")) {
+      assertThat(beginsWhile(budget::holdBack)).isTrue();
     }
   }
 

@@ -11,6 +11,7 @@ import io.fairlead.device.DeviceStream;
 import io.fairlead.device.spi.DriverCall;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.MemoryInfo;
+import io.fairlead.fault.Mutant;
 import io.fairlead.host.HostFaults;
 import io.fairlead.host.HostStepper;
 import io.fairlead.task.Completion;
@@ -27,6 +28,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
+import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -301,6 +303,75 @@ class FrontierPoolTest {
     }
     assertThat(device.memory().cached()).as("not all of it").isPositive();
     living.forEach(DeviceBuffer::close);
+  }
+
+  /**
+   * Memory is scarce. Of what was closed the newest and the oldest are still in use, what lies
+   * between is not, and nobody has looked at that yet; somebody else asks for just that size.
+   *
+   * @return how often he waits for what is kept to be returned
+   */
+  private long trimsForWhatIsKept() {
+    HostStepper stepper = stepped(config().withLimit(1 << 20));
+    Device device = world.device;
+    FrontierPool pool = (FrontierPool) device.pool();
+    List<DeviceBuffer> all = allocate(248, new HashSet<>());
+    List<DeviceBuffer> late = new ArrayList<>(all.subList(0, 20));
+    late.addAll(all.subList(30, 50));
+    stepper.completeAll();
+    CountDownLatch filled = new CountDownLatch(1);
+    CountDownLatch over = new CountDownLatch(1);
+    try (TaskScope<Long> scope = world.tasks.scope()) {
+      scope.fork( // open until the end, so that nobody comes after it
+          ForkOptions.named("late").eager(true),
+          () -> {
+            late.forEach(each -> each.fill((byte) 1));
+            filled.countDown();
+            over.await();
+            return 0L;
+          });
+      while (filled.getCount() > 0) {
+        Thread.onSpinWait();
+      }
+      long early =
+          world.tasks.enter(
+              "early",
+              0,
+              () -> {
+                all.subList(20, 30).forEach(each -> each.fill((byte) 1));
+                return device.stream().handle();
+              });
+      all.subList(0, 50).forEach(DeviceBuffer::close);
+      stepper.completeAll(device.stream().handle()); // what the edges between them wait for
+      stepper.completeAll(early);
+      assertThat(stepper.pending(early)).isEmpty();
+      assertThat(stepper.pending()).as("late").isNotEmpty();
+      long reused = pool.reused();
+      long waits = pool.trimsAwaited();
+      try {
+        DeviceBuffer buffer = world.tasks.enter("other", 0, () -> device.allocate(BYTES));
+        long more = Mutant.on("pool.scarce.blind") ? 0 : 1;
+        assertThat(pool.reused() - reused).as("reused").isEqualTo(more);
+        buffer.close();
+      } finally {
+        over.countDown();
+      }
+      scope.join();
+      all.subList(50, all.size()).forEach(DeviceBuffer::close);
+      return pool.trimsAwaited() - waits;
+    }
+  }
+
+  @Test
+  void whoAsksForASizeThatIsKeptWaitsForNothingToBeReturned() {
+    assertThat(trimsForWhatIsKept()).isZero();
+  }
+
+  @Test
+  void aPoolThatReturnsWhatIsAskedForIsFound() {
+    try (var _ = Mutant.enable("pool.scarce.blind")) {
+      assertThat(trimsForWhatIsKept()).isEqualTo(1);
+    }
   }
 
   @Test

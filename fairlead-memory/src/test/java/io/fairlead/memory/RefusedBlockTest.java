@@ -14,6 +14,7 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.LongSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -129,6 +130,15 @@ class RefusedBlockTest {
    * is between them, is in no try, and wants the turn. The first gives it up.
    */
   private void whoHasTheTurnGivesWay() {
+    whoHasTheTurnGivesWay(
+        () -> {
+          try (DeviceBuffer large = device.allocate(60 * KIB)) {
+            return large.bytes();
+          }
+        });
+  }
+
+  private void whoHasTheTurnGivesWay(LongSupplier wants) {
     List<DeviceBuffer> pieces = pieces();
     CountDownLatch holds = new CountDownLatch(1);
     AtomicInteger runs = new AtomicInteger();
@@ -143,7 +153,7 @@ class RefusedBlockTest {
               below.spill().await();
               leaveGaps(pieces);
               holds.countDown();
-              while (!device.returns().isTaken()) {
+              while (!device.returns().isTaken() || !device.budget().hasWaiting()) {
                 LockSupport.parkNanos(100_000);
               }
               below.fill((byte) 2); // waits for the turn
@@ -158,9 +168,7 @@ class RefusedBlockTest {
                 device,
                 () -> {
                   runs.incrementAndGet();
-                  try (DeviceBuffer large = device.allocate(60 * KIB)) {
-                    return large.bytes();
-                  }
+                  return wants.getAsLong();
                 });
           });
       assertThat(scope.join()).containsExactly(20L * KIB, 60L * KIB);
@@ -174,6 +182,32 @@ class RefusedBlockTest {
   @Test
   void aTryThatHasTheTurnGivesWayBeforeAnybodyFails() {
     whoHasTheTurnGivesWay();
+  }
+
+  /** It is who waits that gives way, not who made what he brings back: he is in no try. */
+  private void whoBringsBackWhatOthersHaveMadeGivesWay() {
+    try (DeviceBuffer large = device.allocate(60 * KIB)) {
+      large.fill((byte) 1);
+      large.spill().await();
+      whoHasTheTurnGivesWay(
+          () -> {
+            large.fill((byte) 3);
+            return large.bytes();
+          });
+    }
+  }
+
+  @Test
+  void soDoesOneThatBringsBack() {
+    whoBringsBackWhatOthersHaveMadeGivesWay();
+  }
+
+  @Test
+  void whoTakesTheMakerForHimIsFound() {
+    try (var _ = Mutant.enable("memory.besides.of-maker")) {
+      assertThatThrownBy(this::whoBringsBackWhatOthersHaveMadeGivesWay)
+          .isInstanceOf(OutOfDeviceMemoryException.class);
+    }
   }
 
   @Test

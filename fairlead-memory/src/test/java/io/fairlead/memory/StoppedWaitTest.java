@@ -136,7 +136,7 @@ class StoppedWaitTest {
   @EnumSource
   void whoWaitsForTheTurn(Stop how) {
     try (DeviceBuffer below = below()) {
-      turn.takeTurn(1);
+      turn.takeTurn(1, true);
       try {
         stopped(how, () -> use(below), turn::isWaitedFor);
       } finally {
@@ -206,7 +206,7 @@ class StoppedWaitTest {
   void whoWaitsForTheTurnForABlock(Stop how) {
     inPieces(
         () -> {
-          turn.takeTurn(1);
+          turn.takeTurn(1, true);
           try {
             stopped(how, this::allocateMost, turn::isWaitedFor);
           } finally {

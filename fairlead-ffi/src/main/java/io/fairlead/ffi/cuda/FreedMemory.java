@@ -9,7 +9,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
  *
  * <p>It does so in calls that wait for the device, and in no others: asked only, or watched by
  * tickets, it refused the first request of a trace with 8 % of the memory unused, in pieces; where
- * each free was waited for, with 1 to 3 % (driver 580; 0027 in the decisions). So an event is recorded
+ * each free was waited for, with 1 to 3 % (driver 580, see decision 0027). So an event is recorded
  * behind what is freed, and before a large request those that have ended are waited for: that
  * returns at once, and takes some microseconds, or a millisecond where memory goes back.
  *
