@@ -576,6 +576,14 @@ public final class Comm implements AutoCloseable {
     HostBlob.shared(mine);
     MemorySegment room = all == null ? Received.NO_DATA : all;
     if (rank() == root) {
+      if (all == null) {
+        throw new IllegalArgumentException(
+            "rank "
+                + root
+                + " gathers: name the room for all blocks, "
+                + blocksOf(mine)
+                + " bytes");
+      }
       checkRoom(mine, room);
     }
     return new Exchanges.Gather(engine, channel, sequence.getAndIncrement(), root, mine, room)
@@ -647,16 +655,21 @@ public final class Comm implements AutoCloseable {
     return blocks;
   }
 
+  /** The bytes of as many for all ranks. */
+  private long blocksOf(MemorySegment mine) {
+    return Math.multiplyExact(mine.byteSize(), (long) size());
+  }
+
   private void checkRoom(MemorySegment mine, MemorySegment all) {
     HostBlob.writable(all);
-    if (all.byteSize() != Math.multiplyExact(mine.byteSize(), (long) size())) {
+    if (all.byteSize() != blocksOf(mine)) {
       throw new IllegalArgumentException(
           "the blocks of "
               + size()
               + " ranks of "
               + mine.byteSize()
               + " bytes need "
-              + mine.byteSize() * size()
+              + blocksOf(mine)
               + " bytes, 'all' has "
               + all.byteSize());
     }
@@ -853,15 +866,22 @@ public final class Comm implements AutoCloseable {
 
   private void checkPeer(int peer, String besides) {
     if (peer < 0 || peer >= size()) {
+      String last = String.valueOf(size() - 1);
       throw new IllegalArgumentException(
-          "there is no rank " + peer + ": ranks are 0 to " + (size() - 1) + besides);
+          peer == ANY
+              ? "Comm.ANY is for receives: name a rank, 0 to " + last
+              : "there is no rank " + peer + ": ranks are 0 to " + last + besides);
     }
   }
 
   private void checkTag(int tag) {
     if (tag < 0 || tag > engine.transport.caps().tagMax()) {
       throw new IllegalArgumentException(
-          "tag " + tag + " is not within 0 to " + engine.transport.caps().tagMax());
+          "tag "
+              + tag
+              + " is not within 0 to "
+              + engine.transport.caps().tagMax()
+              + ": choose one that is");
     }
   }
 
