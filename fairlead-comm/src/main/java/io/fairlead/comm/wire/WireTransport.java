@@ -187,12 +187,12 @@ public final class WireTransport implements Transport {
     if (!channel.opened) {
       channel.opened = true;
       channel.name = name;
-      leaveWithParent(channel, rank.known(parent));
+      leaveWithParent(channel, rank.isForgotten(parent) ? null : rank.channel(parent));
     }
     return number;
   }
 
-  /** Who has closed the parent never comes to its children. */
+  /** Who has closed the parent, or all have, never comes to its children. */
   private void leaveWithParent(Channel channel, @Nullable Channel parent) {
     for (Peer peer : rank.peers) {
       boolean left = parent == null || parent.isGone(peer.rank);
@@ -772,6 +772,11 @@ public final class WireTransport implements Transport {
   /** Native memory that holds messages which nobody has received. */
   long bytesKept() {
     return rank.kept.bytesUsed();
+  }
+
+  /** Active messages that wait for a listener, also those that were taken back. */
+  int arrived() {
+    return rank.channels().stream().mapToInt(channel -> channel.arrived.size()).sum();
   }
 
   /** Messages to a peer whose credit has not come back. */
