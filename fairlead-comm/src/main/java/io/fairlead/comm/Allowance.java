@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
 
 /**
  * So much of something that may be out at a time. Who wants more than there is waits, first come
@@ -39,6 +40,16 @@ final class Allowance {
     }
   }
 
+  /** How many wait. For tests. */
+  int waiting() {
+    Owner.lock(lock);
+    try {
+      return waiting.size();
+    } finally {
+      lock.unlock();
+    }
+  }
+
   /** Takes if that needs no waiting. Any thread. */
   boolean tryTake(long amount) {
     Owner.lock(lock);
@@ -53,29 +64,51 @@ final class Allowance {
     }
   }
 
-  /** Takes, waiting for it if need be. Only threads that may wait. {@code amount} ≤ max. */
-  void take(long amount) {
+  /**
+   * Takes, waiting for it if need be. Only threads that may wait. {@code amount} ≤ max.
+   *
+   * @param over whether it is of no use any more; who makes it so calls {@link #look} then
+   * @return false: it became so, and nothing was taken
+   */
+  boolean take(long amount, BooleanSupplier over) {
     Waiter waiter;
     Owner.lock(lock);
     try {
       if (waiting.isEmpty() && left >= amount) {
         left -= amount;
-        return;
+        return true;
       }
-      waiter = new Waiter(amount, Completion.source());
+      waiter = new Waiter(amount, over, Completion.source());
       waiting.add(waiter);
     } finally {
       lock.unlock();
     }
-    boolean taken = false;
+    if (over.getAsBoolean()) {
+      look(); // after the add: either this thread sees it, or who made it so the waiter
+    }
+    boolean told = false;
     try {
-      waiter.source.completion().await();
-      taken = true;
+      boolean taken = waiter.source.completion().await();
+      told = true;
+      return taken;
     } finally {
-      if (!taken) {
+      if (!told) {
         giveUp(waiter);
       }
     }
+  }
+
+  /** For some who wait it may be over: they go on without. Any thread; never blocks. */
+  void look() {
+    List<Waiter> refused = new ArrayList<>(0);
+    Owner.lock(lock);
+    try {
+      waiting.removeIf(waiter -> waiter.over.getAsBoolean() && refused.add(waiter));
+    } finally {
+      lock.unlock();
+    }
+    refused.forEach(waiter -> waiter.source.complete(false));
+    serve(); // they may have stood in front of smaller ones
   }
 
   void give(long amount) {
@@ -90,7 +123,9 @@ final class Allowance {
 
   private void giveUp(Waiter waiter) {
     if (!waiter.source.completion().cancel()) {
-      give(waiter.amount);
+      if (waiter.source.completion().getNow()) {
+        give(waiter.amount);
+      }
       return;
     }
     Owner.lock(lock);
@@ -121,10 +156,10 @@ final class Allowance {
       returned = 0;
       for (Waiter waiter : served) {
         // False: it gave up at this very moment and does not know that it was served.
-        returned += waiter.source.complete(null) ? 0 : waiter.amount;
+        returned += waiter.source.complete(true) ? 0 : waiter.amount;
       }
     } while (returned > 0);
   }
 
-  private record Waiter(long amount, Completion.Source<Void> source) {}
+  private record Waiter(long amount, BooleanSupplier over, Completion.Source<Boolean> source) {}
 }

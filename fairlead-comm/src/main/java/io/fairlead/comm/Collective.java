@@ -1,12 +1,14 @@
 package io.fairlead.comm;
 
 import io.fairlead.comm.Entry.Operation;
+import io.fairlead.comm.Entry.Way;
 import io.fairlead.comm.spi.ReceiveRequest;
 import io.fairlead.comm.spi.SendRequest;
 import io.fairlead.comm.spi.Traffic;
 import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.task.Completion;
+import io.fairlead.task.Role;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
@@ -26,6 +28,9 @@ import org.jspecify.annotations.Nullable;
  * a tree would leave those below it waiting; so the failure is made every rank's, with its cause.
  * Only the rank that closed its own communicator does not do so: its peers see it close. Who begins
  * one {@link #beginApart apart} tells the others itself where a peer has closed.
+ *
+ * <p>One that is begun where nobody may wait begins on the communication thread: a place in the
+ * queue for each part could be refused there.
  *
  * <p>{@code pending} counts the parts of the round; whoever takes it to zero owns the fields of the
  * subclass until the parts of the next round are posted. {@code failed} moves once.
@@ -62,7 +67,12 @@ abstract class Collective {
   /** Begins, and answers what the caller waits for. */
   final Completion<@Nullable Void> begin() {
     engine.counters.collectives.increment();
-    next();
+    if (engine.way(Operation.SEND) == Way.SHIFT && !Role.current().mayWait()) {
+      // Its parts could find the queue full, and half a collective fails all ranks: as one node
+      engine.loop().push(new CommEngine.Callback(this::next));
+    } else {
+      next();
+    }
     Completion<@Nullable Void> completion = source.completion();
     if (!completion.isDone()) {
       began = System.nanoTime();
@@ -160,6 +170,22 @@ abstract class Collective {
       return false;
     }
 
+    /** What the rule is for parts: the words of a receive would not help. */
+    private TransportException agreed(TransportException cause) {
+      if (cause.reason() != Reason.SIZE_MISMATCH) {
+        return cause;
+      }
+      return new TransportException(
+          Reason.SIZE_MISMATCH,
+          "the part of rank "
+              + source()
+              + " has another length than the "
+              + bytes()
+              + " bytes that are due here: every rank calls the same collectives of a communicator,"
+              + " in the same order, of the same lengths",
+          cause);
+    }
+
     @Override
     public void received(int from, long bytes, @Nullable MemorySegment data) {
       received = bytes;
@@ -179,7 +205,7 @@ abstract class Collective {
         engine.counters.received(received);
         ended();
       } else {
-        Collective.this.failed(source(), cause);
+        Collective.this.failed(source(), agreed(cause));
       }
     }
   }

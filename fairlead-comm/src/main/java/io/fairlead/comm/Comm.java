@@ -54,6 +54,10 @@ import org.jspecify.annotations.Nullable;
  * a {@link CommException} that names the operation. When one rank fails ({@link #fail}), every
  * pending and later operation of every rank fails with its cause.
  *
+ * <p><b>Once it is closed</b>, what answers a completion fails as {@code CLOSED}; what would have
+ * to be kept (a handler, a duplicate, a lent buffer, a task) is refused with an {@link
+ * IllegalStateException}; the rest answers what it did before, or does nothing.
+ *
  * <p><b>State</b>: {@code closing} moves once, by compare-and-set; {@code closed} settles after it.
  * {@code sequence} and {@code children} only grow. {@code undelivered} and {@code duplicates}, of
  * which one that is closed leaves, are copied on write. {@code spare} is exchanged. No locks.
@@ -64,6 +68,14 @@ public final class Comm implements AutoCloseable {
   public static final int ANY = Transport.ANY;
 
   private static final System.Logger LOG = System.getLogger("io.fairlead.comm");
+
+  private static final String NOTHING_LENT =
+      "nothing can be sent by it any more, so nothing is lent";
+
+  private static final String NOT_DUPLICATED = "duplicate it before, or another one";
+
+  /** No number of a channel: those are 0 or more. */
+  private static final int NO_CHANNEL = -1;
 
   private final CommEngine engine;
   private final int channel;
@@ -261,21 +273,14 @@ public final class Comm implements AutoCloseable {
       Operation operation,
       @Nullable Completion<?> after,
       @Nullable Parcel parcel) {
-    if (gatedSends.reserve()) {
+    TransportException refusal = gatedSends.reserve();
+    if (refusal == null) {
       outgoing.keep(parcel, gatedSends);
       outgoing.gated(gatedSends.add(request, operation, after));
-      return;
+    } else {
+      outgoing.keep(parcel, null);
+      request.failed(refusal);
     }
-    outgoing.keep(parcel, null);
-    engine.counters.refused.increment();
-    request.failed(
-        new TransportException(
-            Reason.BACK_PRESSURE,
-            "all "
-                + engine.config.gatedSends()
-                + " places for sends that wait are taken and this thread must not wait for one:"
-                + " submit from a task, or raise CommConfig.gatedSends",
-            null));
   }
 
   // --- active messages --------------------------------------------------------------------------
@@ -285,6 +290,7 @@ public final class Comm implements AutoCloseable {
    * before wait for it, and so do those behind them.
    */
   public void handle(int handlerId, MessageHandler handler) {
+    checkOpen("no message comes to a handler any more: set handlers before");
     inflow.handle(handlerId, null, Objects.requireNonNull(handler, "handler"));
   }
 
@@ -296,6 +302,7 @@ public final class Comm implements AutoCloseable {
    */
   public void handle(int handlerId, MessagePlaces places, MessageHandler handler) {
     Objects.requireNonNull(places, "places");
+    checkOpen("no message comes to a handler any more: set handlers before");
     inflow.handle(handlerId, places, Objects.requireNonNull(handler, "handler"));
   }
 
@@ -357,11 +364,15 @@ public final class Comm implements AutoCloseable {
    * until then: kept open, and used here only in agreement with the peers. Any thread; never
    * blocks. A window outlives this communicator, and ends with the one that owns the transport.
    *
+   * @return the window; fails if the communicator is closed, or a rank has failed
    * @throws IllegalArgumentException for confined memory
    */
   public Completion<Window> expose(MemorySegment segment) {
     long bytes = HostBlob.shared(segment).byteSize();
     checkOneSided();
+    if (isClosed()) {
+      return Completion.failed(engine.notExposed(bytes, TransportException.closed(rank())));
+    }
     return engine.expose(segment).thenApply(key -> new Window(engine, key, bytes));
   }
 
@@ -459,11 +470,11 @@ public final class Comm implements AutoCloseable {
    * the task. {@link #close} on the communicator that owns the transport waits for its end, which
    * comes soon, since whatever it waits for from this rank fails then.
    *
-   * @throws IllegalStateException if this rank's communicators are closed; or if the runtime's
-   *     tasks run on the JDK's carriers, which lend no thread of ours: the message says the flag to
-   *     pass
+   * @throws IllegalStateException if this communicator is closed; or if the runtime's tasks run on
+   *     the JDK's carriers, which lend no thread of ours: the message says the flag to pass
    */
   public <T extends @Nullable Object> Completion<T> affine(TaskBody<T> body) {
+    checkOpen("its thread takes no more tasks for it: run them before");
     return engine.loop().affine(Objects.requireNonNull(body, "body"));
   }
 
@@ -474,14 +485,21 @@ public final class Comm implements AutoCloseable {
    * thread) while others hold all that may be lent, first come first served.
    *
    * @throws IllegalArgumentException if so much can never be lent
-   * @throws IllegalStateException on a thread that must not wait: use {@link #tryLend}
+   * @throws IllegalStateException on a thread that must not wait: use {@link #tryLend}; or if this
+   *     communicator is closed, also while it waits
    */
   public LentBuffer lend(long bytes) {
-    return engine.lender.lend(bytes);
+    checkOpen(NOTHING_LENT);
+    LentBuffer lent = engine.lender.lend(bytes, this::isClosed);
+    if (lent == null) {
+      throw closedHere(NOTHING_LENT);
+    }
+    return lent;
   }
 
   /** As {@link #lend}, or empty if that would have to wait. Never blocks. */
   public Optional<LentBuffer> tryLend(long bytes) {
+    checkOpen(NOTHING_LENT);
     return engine.lender.tryLend(bytes);
   }
 
@@ -558,6 +576,14 @@ public final class Comm implements AutoCloseable {
     HostBlob.shared(mine);
     MemorySegment room = all == null ? Received.NO_DATA : all;
     if (rank() == root) {
+      if (all == null) {
+        throw new IllegalArgumentException(
+            "rank "
+                + root
+                + " gathers: name the room for all blocks, "
+                + blocksOf(mine)
+                + " bytes");
+      }
       checkRoom(mine, room);
     }
     return new Exchanges.Gather(engine, channel, sequence.getAndIncrement(), root, mine, room)
@@ -629,16 +655,21 @@ public final class Comm implements AutoCloseable {
     return blocks;
   }
 
+  /** The bytes of as many for all ranks. */
+  private long blocksOf(MemorySegment mine) {
+    return Math.multiplyExact(mine.byteSize(), (long) size());
+  }
+
   private void checkRoom(MemorySegment mine, MemorySegment all) {
     HostBlob.writable(all);
-    if (all.byteSize() != Math.multiplyExact(mine.byteSize(), (long) size())) {
+    if (all.byteSize() != blocksOf(mine)) {
       throw new IllegalArgumentException(
           "the blocks of "
               + size()
               + " ranks of "
               + mine.byteSize()
               + " bytes need "
-              + mine.byteSize() * size()
+              + blocksOf(mine)
               + " bytes, 'all' has "
               + all.byteSize());
     }
@@ -648,11 +679,18 @@ public final class Comm implements AutoCloseable {
 
   /**
    * A communicator of the same ranks whose messages and collectives never meet those of this one.
-   * Every rank calls it in the same order; nobody waits for the others.
+   * Every rank calls it in the same order; nobody waits for the others. One that is made while this
+   * one closes is closed, and for others a rank that has closed this one has closed it.
+   *
+   * @throws IllegalStateException if this communicator is closed
    */
   public Comm duplicate() {
+    checkOpen(NOT_DUPLICATED);
     int index = children.getAndIncrement();
     int number = open(index);
+    if (number == NO_CHANNEL) {
+      throw closedHere(NOT_DUPLICATED);
+    }
     Comm duplicate = new Comm(engine, number, this);
     duplicates.add(duplicate);
     duplicate.listen();
@@ -678,7 +716,7 @@ public final class Comm implements AutoCloseable {
 
               @Override
               void late() {
-                opened.fail(CommEngine.over());
+                opened.complete(NO_CHANNEL);
               }
             });
     return opened.completion().await();
@@ -706,7 +744,8 @@ public final class Comm implements AutoCloseable {
   /**
    * Says that this rank cannot go on. Every pending and later operation of every rank, on this
    * communicator and its relatives, fails with {@code cause}. The first failure of all ranks
-   * stands. Any thread; never blocks.
+   * stands. Once the one that owns the transport is closed here, it does nothing: the others know
+   * that this rank has gone. Any thread; never blocks.
    */
   public void fail(Throwable cause) {
     Objects.requireNonNull(cause, "cause");
@@ -777,6 +816,7 @@ public final class Comm implements AutoCloseable {
         parent.duplicates.remove(this);
       }
       closed.complete(null);
+      engine.lender.look();
     }
   }
 
@@ -801,6 +841,23 @@ public final class Comm implements AutoCloseable {
             + left.getFirst());
   }
 
+  /**
+   * Whether the close is over: while it goes on, handlers still run, and may call what they like.
+   */
+  boolean isClosed() {
+    return closed.completion().isDone();
+  }
+
+  private void checkOpen(String advice) {
+    if (isClosed()) {
+      throw closedHere(advice);
+    }
+  }
+
+  private IllegalStateException closedHere(String advice) {
+    return new IllegalStateException("rank " + rank() + " closed the communicator: " + advice);
+  }
+
   // --- arguments --------------------------------------------------------------------------------
 
   void checkPeer(int peer) {
@@ -809,15 +866,22 @@ public final class Comm implements AutoCloseable {
 
   private void checkPeer(int peer, String besides) {
     if (peer < 0 || peer >= size()) {
+      String last = String.valueOf(size() - 1);
       throw new IllegalArgumentException(
-          "there is no rank " + peer + ": ranks are 0 to " + (size() - 1) + besides);
+          peer == ANY
+              ? "Comm.ANY is for receives: name a rank, 0 to " + last
+              : "there is no rank " + peer + ": ranks are 0 to " + last + besides);
     }
   }
 
   private void checkTag(int tag) {
     if (tag < 0 || tag > engine.transport.caps().tagMax()) {
       throw new IllegalArgumentException(
-          "tag " + tag + " is not within 0 to " + engine.transport.caps().tagMax());
+          "tag "
+              + tag
+              + " is not within 0 to "
+              + engine.transport.caps().tagMax()
+              + ": choose one that is");
     }
   }
 
@@ -837,6 +901,11 @@ public final class Comm implements AutoCloseable {
 
   Inflow inflow() {
     return inflow;
+  }
+
+  /** For tests. */
+  GatedSends gatedSends() {
+    return gatedSends;
   }
 
   /** For tests. */

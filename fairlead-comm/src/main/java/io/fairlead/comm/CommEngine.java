@@ -244,8 +244,7 @@ final class CommEngine {
     if (!Role.current().mayWait()) {
       return false;
     }
-    shifts.take(1);
-    return true;
+    return shifts.take(1, () -> false); // the loop takes what is queued, to the very end
   }
 
   /** Enters the transport. Only where {@link #way} said so, or on the communication thread. */
@@ -421,19 +420,25 @@ final class CommEngine {
 
   /** Lets peers copy to and from the segment, and answers the key. */
   Completion<Long> expose(MemorySegment segment) {
-    return switch (way(Operation.EXPOSE)) {
-      case INLINE -> Completion.completed(exposeInside(segment));
-      case SHIFT -> {
-        Completion.Source<Long> key = Completion.source();
-        loop().push(new Exposing(this, segment, key));
-        yield key.completion();
-      }
+    Completion.Source<Long> key = Completion.source();
+    switch (way(Operation.EXPOSE)) {
+      case INLINE -> exposeInside(segment, key);
+      case SHIFT -> loop().push(new Exposing(this, segment, key));
       case REFUSE -> throw new AssertionError("only progress is refused");
-    };
+    }
+    return key.completion();
   }
 
-  private long exposeInside(MemorySegment segment) {
-    return inside(() -> transport.expose(segment));
+  private void exposeInside(MemorySegment segment, Completion.Source<Long> key) {
+    try {
+      key.complete(inside(() -> transport.expose(segment)));
+    } catch (TransportException refused) {
+      key.fail(notExposed(segment.byteSize(), refused));
+    }
+  }
+
+  CommException notExposed(long bytes, TransportException cause) {
+    return Failures.of(rank(), rank(), "expose of " + bytes + " bytes", cause);
   }
 
   void conceal(long key) {
@@ -536,15 +541,18 @@ final class CommEngine {
 
     @Override
     void run() {
-      MemorySegment taken = Objects.requireNonNull(segment);
-      segment = null;
-      key.complete(engine.exposeInside(taken));
+      engine.exposeInside(take(), key);
     }
 
     @Override
     void late() {
+      key.fail(engine.notExposed(take().byteSize(), over()));
+    }
+
+    private MemorySegment take() {
+      MemorySegment taken = Objects.requireNonNull(segment);
       segment = null;
-      key.fail(over());
+      return taken;
     }
   }
 

@@ -48,8 +48,17 @@ final class Gated extends LoopNode {
    */
   final boolean queues;
 
+  /** Who was sent before it; null if it is the first, or has left. As {@link #behind}. */
+  @Nullable Gated before;
+
   /** Who was sent after it. Under the lock of {@link GatedSends}. */
   @Nullable Gated behind;
+
+  /**
+   * What hangs on the gate for it, and is taken off when it is over before the gate opens.
+   * Volatile: either who ends it sees this, or who sets this sees that it is over.
+   */
+  private volatile @Nullable Completion<?> hook;
 
   /** Who posts. Plain: others may see it late, but only the poster has to find itself. */
   private @Nullable Thread poster;
@@ -73,9 +82,36 @@ final class Gated extends LoopNode {
   void fire(Completion<?> gate) {
     Throwable cause = gate.cause();
     if (state.compareAndSet(WAITING, cause == null ? READY : OVER)) {
-      if (cause != null) {
+      if (cause == null) {
+        call();
+      } else {
         place.gateFailed(this, take(), cause);
+        leave();
       }
+    }
+  }
+
+  /** Waits for the gate. By who added it, once. */
+  void waitFor(Completion<?> gate) {
+    Completion<?> made = gate.thenApply(done -> "open");
+    hook = made;
+    made.onDone(this::fire);
+    if (state.get() == OVER) {
+      made.cancel();
+    }
+  }
+
+  /** It is over before its gate opened, which may never do so: nothing of it stays there. */
+  private void unhook() {
+    Completion<?> known = hook;
+    if (known != null) {
+      known.cancel();
+    }
+  }
+
+  /** It is over: those behind it wait for it no more. */
+  private void leave() {
+    if (!place.passes(this)) {
       call();
     }
   }
@@ -98,6 +134,10 @@ final class Gated extends LoopNode {
     }
   }
 
+  Line line() {
+    return line;
+  }
+
   boolean isWaiting() {
     return state.get() == WAITING;
   }
@@ -115,7 +155,11 @@ final class Gated extends LoopNode {
 
   /** Ends it before it was posted; the caller then settles the request that it takes. */
   boolean revoke() {
-    return state.compareAndSet(WAITING, OVER) || state.compareAndSet(READY, OVER);
+    if (state.compareAndSet(WAITING, OVER)) {
+      unhook();
+      return true;
+    }
+    return state.compareAndSet(READY, OVER);
   }
 
   /** Cancelled: true if it was not posted and will not be; else waits till it is posted. */
@@ -123,12 +167,14 @@ final class Gated extends LoopNode {
     if (state.compareAndSet(WAITING, OVER)) {
       request = null;
       place.opened(this);
-      call();
+      unhook();
+      leave();
       return true;
     }
     if (state.compareAndSet(READY, OVER)) {
       request = null;
-      place.opened(this); // somebody in front of it is waiting, or whoever posts goes past it
+      place.opened(this);
+      boolean _ = place.passes(this); // false: it is the first, and whoever posts goes past it
       return true;
     }
     // What the post itself completes may cancel the send, and must not wait for the post.

@@ -47,16 +47,26 @@ final class GatedSends {
     this.engine = engine;
   }
 
-  /** Reserves the place of one send; false if the caller must not wait for one. */
-  boolean reserve() {
+  /**
+   * Reserves the place of one send.
+   *
+   * @return why not: the caller must not wait for one, or the communicator has closed meanwhile
+   */
+  @Nullable TransportException reserve() {
     if (engine.gates.tryTake(1)) {
-      return true;
+      return null;
     }
     if (!Role.current().mayWait()) {
-      return false;
+      engine.counters.refused.increment();
+      return new TransportException(
+          Reason.BACK_PRESSURE,
+          "all "
+              + engine.config.gatedSends()
+              + " places for sends that wait are taken and this thread must not wait for one:"
+              + " submit from a task, or raise CommConfig.gatedSends",
+          null);
     }
-    engine.gates.take(1);
-    return true;
+    return engine.gates.take(1, () -> closed != null) ? null : closed;
   }
 
   /** The send has ended, however it did. */
@@ -119,7 +129,7 @@ final class GatedSends {
       close(cause);
     }
     if (gate != null) {
-      gate.onDone(gated::fire);
+      gated.waitFor(gate);
     } else if (first) {
       gated.call(); // who was in front of it has gone meanwhile
     }
@@ -158,6 +168,16 @@ final class GatedSends {
     }
   }
 
+  /** Takes one that is over out of its line; false: it is the first, and has to be gone past. */
+  boolean passes(Gated over) {
+    Owner.lock(lock);
+    try {
+      return over.line().remove(over);
+    } finally {
+      lock.unlock();
+    }
+  }
+
   void opened(Gated gated) {
     waiting.remove(gated);
   }
@@ -172,6 +192,7 @@ final class GatedSends {
   /** Fails every send that is not posted. */
   void close(TransportException cause) {
     closed = cause;
+    engine.gates.look();
     List<Gated> revoked = new ArrayList<>();
     waiting.removeIf(gated -> gated.revoke() && revoked.add(gated));
     revoked.forEach(gated -> gated.take().failed(cause));
@@ -179,5 +200,15 @@ final class GatedSends {
 
   int count() {
     return waiting.size();
+  }
+
+  /** For tests: how many stand in lines with others, over or not. */
+  int lined() {
+    Owner.lock(lock);
+    try {
+      return lines.values().stream().mapToInt(Line::length).sum();
+    } finally {
+      lock.unlock();
+    }
   }
 }

@@ -21,6 +21,10 @@ record HostBlob(MemorySegment segment) implements Blob {
           "the segment is confined to its thread, and a message is copied by the thread that"
               + " completes it: use Arena.ofShared(), Arena.ofAuto() or an array");
     }
+    if (!segment.scope().isAlive()) {
+      throw new IllegalArgumentException(
+          "the segment's arena is closed already: keep it open until the operation has completed");
+    }
     return segment;
   }
 

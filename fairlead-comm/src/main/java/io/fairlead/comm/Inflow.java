@@ -40,7 +40,7 @@ import org.jspecify.annotations.Nullable;
  * <table>
  *   <caption>fields</caption>
  *   <tr><th>field</th><th>writer</th><th>reader</th><th>mode</th></tr>
- *   <tr><td>queue, bytes, closed, Item.state</td><td>senders, loop, closer</td><td>same</td><td>lock</td></tr>
+ *   <tr><td>queue, sweepAt, bytes, closed, Item.state</td><td>senders, loop, closer</td><td>same</td><td>lock</td></tr>
  *   <tr><td>handlers</td><td>any</td><td>loop</td><td>concurrent</td></tr>
  *   <tr><td>paused</td><td>any</td><td>loop</td><td>volatile</td></tr>
  *   <tr><td>scheduled</td><td>any</td><td>any</td><td>compareAndSet; at most one drain is queued</td></tr>
@@ -55,6 +55,9 @@ final class Inflow implements MessageListener {
   /** Handlers run in a row before others get the communication thread. */
   private static final int QUANTUM = 64;
 
+  /** From so many on, messages that their senders took back are swept out when others come. */
+  private static final int SWEEP_MIN = 64;
+
   /** Between two looks whether a copy in progress has ended. */
   private static final long PAUSE_NANOS = 1_000;
 
@@ -64,6 +67,10 @@ final class Inflow implements MessageListener {
   private final Queue<Item> queue = new ArrayDeque<>();
   private final AtomicBoolean scheduled = new AtomicBoolean();
   private long bytes;
+
+  /** So long may the queue become before the next sweep: twice what the last one left. */
+  private int sweepAt = SWEEP_MIN;
+
   private @Nullable TransportException closed;
 
   /** Volatile: whoever ends a pause schedules a drain after that. */
@@ -123,6 +130,7 @@ final class Inflow implements MessageListener {
       refusal = closed;
       room = refusal == null && !chosen && bytes + item.bytes <= engine.config.messageBytes();
       if (refusal == null) {
+        sweep();
         queue.add(item);
       }
       if (room) {
@@ -139,6 +147,17 @@ final class Inflow implements MessageListener {
       accept(item);
     }
     schedule();
+  }
+
+  /**
+   * Under the lock, inside the transport: those that were taken back need not wait here until all
+   * before them are handled, which may never be.
+   */
+  private void sweep() {
+    if (queue.size() >= sweepAt) {
+      queue.removeIf(item -> item.state == Item.HELD && item.arrival.isOver());
+      sweepAt = Math.max(SWEEP_MIN, 2 * queue.size());
+    }
   }
 
   /** Under the lock. */
@@ -423,6 +442,16 @@ final class Inflow implements MessageListener {
     Owner.lock(lock);
     try {
       queue.remove();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** For tests: the messages that are here, also those that were taken back. */
+  int length() {
+    Owner.lock(lock);
+    try {
+      return queue.size();
     } finally {
       lock.unlock();
     }

@@ -4,6 +4,7 @@ import io.fairlead.task.Owner;
 import java.lang.foreign.MemorySegment;
 import java.util.Optional;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -25,11 +26,22 @@ final class Lender {
     this.allowance = new Allowance(bytesMax);
   }
 
-  /** Lends, waiting for others to give back if need be. Only threads that may wait. */
-  LentBuffer lend(long bytes) {
+  /**
+   * Lends, waiting for others to give back if need be. Only threads that may wait.
+   *
+   * @param over whether nothing can be done with it any more; who makes it so calls {@link #look}
+   * @return null: it became so
+   */
+  @Nullable LentBuffer lend(long bytes, BooleanSupplier over) {
     int sizeClass = sizeClass(bytes);
-    allowance.take(size(sizeClass));
-    return new LentBuffer(this, block(sizeClass), bytes);
+    return allowance.take(size(sizeClass), over)
+        ? new LentBuffer(this, block(sizeClass), bytes)
+        : null;
+  }
+
+  /** For some who wait it may be over. Any thread; never blocks. */
+  void look() {
+    allowance.look();
   }
 
   /** Lends if that needs no waiting. */
@@ -62,6 +74,11 @@ final class Lender {
 
   long bytesLent() {
     return allowance.out();
+  }
+
+  /** For tests. */
+  Allowance allowance() {
+    return allowance;
   }
 
   private Block block(int sizeClass) {

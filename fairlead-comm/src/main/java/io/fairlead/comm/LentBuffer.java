@@ -92,7 +92,8 @@ public final class LentBuffer implements Blob, AutoCloseable {
   /** The engine takes it over; from here on only the engine sees the memory. */
   MemorySegment send(Lender engine) {
     if (Objects.requireNonNull(engine) != lender) {
-      throw new IllegalArgumentException("the buffer was lent by another rank's engine");
+      throw new IllegalArgumentException(
+          "the buffer was lent by another rank: lend one from the communicator that sends it");
     }
     if (!state.compareAndSet(LENT, SENT)) {
       throw new IllegalStateException("the buffer was sent or closed before: lend another one");

@@ -17,7 +17,7 @@ import org.jspecify.annotations.Nullable;
  * <table>
  *   <caption>fields</caption>
  *   <tr><th>field</th><th>writer</th><th>reader</th><th>mode</th></tr>
- *   <tr><td>first, last, Gated.behind</td><td>senders, who posts</td><td>same</td><td>the lock of
+ *   <tr><td>first, last, Gated.before, behind</td><td>senders, who posts</td><td>same</td><td>the lock of
  *       {@link GatedSends}</td></tr>
  *   <tr><td>calls</td><td>who calls, who posts</td><td>same</td><td>getAndIncrement: 0 → 1 makes
  *       the poster, who goes on until he has taken all calls back</td></tr>
@@ -52,6 +52,7 @@ final class Line {
       return true;
     }
     before.behind = gated;
+    gated.before = before;
     return false;
   }
 
@@ -63,11 +64,38 @@ final class Line {
       next = left.behind;
       left.behind = null; // its gate may keep it, if that never opens
     }
+    if (next != null) {
+      next.before = null;
+    }
     first = next;
     if (next == null) {
       last = null;
     }
     return next;
+  }
+
+  /**
+   * Under the lock: takes out one that is over and not the first, which only {@link #advance} may
+   * move on, since somebody may be posting it. Else it would stay until those before it have left,
+   * whose gates may never open.
+   *
+   * @return false: it is the first
+   */
+  boolean remove(Gated over) {
+    Gated before = over.before;
+    if (before == null) {
+      return false;
+    }
+    Gated behind = over.behind;
+    before.behind = behind;
+    if (behind == null) {
+      last = before;
+    } else {
+      behind.before = before;
+    }
+    over.before = null;
+    over.behind = null;
+    return true;
   }
 
   /**
@@ -84,6 +112,15 @@ final class Line {
       engine.counters.shifted.increment();
       engine.loop().push(node);
     }
+  }
+
+  /** Under the lock. For tests. */
+  int length() {
+    int length = 0;
+    for (Gated at = first; at != null; at = at.behind) {
+      length++;
+    }
+    return length;
   }
 
   /**

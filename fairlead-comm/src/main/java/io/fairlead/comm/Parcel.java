@@ -28,6 +28,9 @@ final class Parcel {
   /** Copies from devices that may still write to staging. */
   private final List<Completion<?>> copies = new ArrayList<>(0);
 
+  /** What stands for several gates; null if there is one at most. */
+  private @Nullable Completion<?> combined;
+
   private Parcel(int blobs) {
     this.segments = new MemorySegment[blobs];
   }
@@ -92,11 +95,17 @@ final class Parcel {
     if (after != null) {
       parts.add(after);
     }
-    return all(parts);
+    Completion<?> made = all(parts);
+    combined = made;
+    return made;
   }
 
   /** The send has ended: what was lent goes back as soon as no copy writes to it any more. */
   void giveBack() {
+    Completion<?> gates = combined;
+    if (gates != null) {
+      gates.cancel(); // if one of them never opens, this would hang on it for ever
+    }
     if (lent.isEmpty()) {
       return;
     }

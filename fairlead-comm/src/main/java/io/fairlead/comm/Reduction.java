@@ -226,7 +226,11 @@ final class Reduction<A> extends Collective {
   private A scratch(long needed) {
     if (needed > Integer.MAX_VALUE - 8) {
       throw new IllegalArgumentException(
-          "an all-reduce of " + length + " values over " + size + " ranks is too long");
+          "an all-reduce of "
+              + length
+              + " values over "
+              + size
+              + " ranks is too long: reduce it in parts");
     }
     Object kept = spare.getAndSet(Elements.NONE);
     return kept.getClass() == values.getClass() && elements.length((A) kept) >= needed

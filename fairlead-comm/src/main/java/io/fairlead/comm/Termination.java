@@ -184,11 +184,15 @@ public final class Termination implements AutoCloseable {
     lock.lock();
     try {
       CommException failed = broken;
-      if (failed != null) {
-        throw new IllegalStateException("this detection has failed: make another one", failed);
-      }
       if (isClosing()) {
-        throw new IllegalStateException("this detection is closed here: make another one");
+        throw closedHere();
+      }
+      if (failed != null) {
+        throw new IllegalStateException(
+            "this detection has failed: make another one, once the cause is mended ("
+                + failed.getMessage()
+                + ")",
+            failed);
       }
       if (phase != Phase.IDLE) {
         throw new IllegalStateException(
@@ -218,6 +222,9 @@ public final class Termination implements AutoCloseable {
     lock.lock();
     try {
       if (phase != Phase.OPEN) {
+        if (isClosing()) {
+          throw closedHere();
+        }
         throw new IllegalStateException(
             phase == Phase.IDLE
                 ? "no epoch is open here: begin() first"
@@ -240,6 +247,10 @@ public final class Termination implements AutoCloseable {
    */
   public void handle(int handlerId, MessageHandler handler) {
     Objects.requireNonNull(handler, "handler");
+    // The channel's own refusal speaks of a communicator.
+    if (channels[0].isClosed()) {
+      throw closedHere();
+    }
     MessageHandler counted =
         (source, header, blobs) -> {
           counting.incrementAndGet();
@@ -309,8 +320,15 @@ public final class Termination implements AutoCloseable {
     return completion;
   }
 
+  private static IllegalStateException closedHere() {
+    return new IllegalStateException("this detection is closed here: make another one");
+  }
+
   private void enter(String what) {
     for (long seen = counting.get(); ; seen = counting.get()) {
+      if (seen == 0 && isClosing()) {
+        throw closedHere();
+      }
       if (seen == 0) {
         throw new IllegalStateException(
             what

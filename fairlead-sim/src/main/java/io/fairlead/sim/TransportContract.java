@@ -1,6 +1,7 @@
 package io.fairlead.sim;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.fairlead.comm.spi.Arrival;
@@ -521,6 +522,48 @@ public abstract class TransportContract {
     done(send(0, 1, 5, bytes(8, 1)), onRoot);
     ranks.get(1).closeChannel(first);
     failed(post(1, new Receive(first, Traffic.DATA, 0, 5, memory(8))), Reason.CLOSED);
+  }
+
+  /** A rank that has closed a channel can be waited for in no child of it. */
+  @Test
+  final void aChannelEndsWithItsParent() {
+    world(2);
+    int before = ranks.get(1).openChannel(ROOT, 0);
+    int below = ranks.get(1).openChannel(before, 0);
+    Receive waiting = post(1, new Receive(below, Traffic.DATA, 0, 5, memory(8)));
+    Receive other = receive(1, 0, 5, memory(8));
+    assertThat(ranks.get(0).openChannel(ROOT, 1)).isEqualTo(ranks.get(1).openChannel(ROOT, 1));
+    int known = ranks.get(0).openChannel(ROOT, 1);
+    done(post(0, new Send(known, Traffic.DATA, 1, 5, bytes(8, 1))));
+    ranks.get(0).closeChannel(ROOT);
+    failed(other, Reason.PEER_CLOSED);
+    failed(waiting, Reason.PEER_CLOSED);
+    failed(post(0, new Receive(known, Traffic.DATA, 1, 5, memory(8))), Reason.CLOSED);
+    done(post(1, new Receive(known, Traffic.DATA, 0, 5, memory(8))));
+    failed(post(1, new Receive(known, Traffic.DATA, 0, 5, memory(8))), Reason.PEER_CLOSED);
+    int after = ranks.get(1).openChannel(ROOT, 2);
+    failed(post(1, new Receive(after, Traffic.DATA, 0, 5, memory(8))), Reason.PEER_CLOSED);
+    failed(post(1, new Send(after, Traffic.DATA, 0, 5, bytes(8, 1))), Reason.PEER_CLOSED);
+    done(post(1, new Send(after, Traffic.DATA, 1, 5, bytes(8, 1))));
+    done(post(1, new Receive(after, Traffic.DATA, 1, 5, memory(8))));
+  }
+
+  @Test
+  final void nothingIsExposedThatNobodyCanReach() {
+    world(2);
+    assumeTrue(ranks.get(0).caps().oneSided());
+    ranks.get(1).abort(new IllegalStateException("rank 1 broke"));
+    failed(receive(0, 1, 5, memory(8)), Reason.PEER_FAILED);
+    assertThatThrownBy(() -> ranks.get(0).expose(memory(8))).hasMessageContaining("rank 1 broke");
+  }
+
+  @Test
+  final void nothingIsExposedByWhoHasClosed() {
+    world(2);
+    assumeTrue(ranks.get(0).caps().oneSided());
+    ranks.get(0).close();
+    assertThatThrownBy(() -> ranks.get(0).expose(memory(8)))
+        .hasMessageContaining("closed the communicator itself");
   }
 
   @Test

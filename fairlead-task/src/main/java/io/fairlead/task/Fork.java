@@ -19,7 +19,10 @@ import org.jspecify.annotations.Nullable;
  * content  | the forker; the child, once | the child; anyone | plain: the body until it is begun,
  *          |                     |        | then the outcome, published by state
  * state    | the child, once     | anyone | release / volatile: what the child wrote comes with it
- * previous | the forker, before the fork is published in its scope | cancellers | plain
+ * before   | the forker, before the fork is published in its scope: the fork before it; its close:
+ *          | what makes its task | cancellers, who asks | plain: who finds no fork there any more
+ *          |                     |        | misses only children that have ended; else with scope
+ * scope    | the forker; its close, to null | anyone | release / acquire: who finds none sees before
  * task     | the forker; or who asks first | anyone | compare-and-set, acquire
  * runner   | as {@link Task}'s   | as Task's | as Task's, whose it is where the fork is lazy
  * </pre>
@@ -48,6 +51,7 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
 
   private static final VarHandle STATE;
   private static final VarHandle TASK;
+  private static final VarHandle SCOPE;
   private static final VarHandle RUNNER;
 
   static {
@@ -55,14 +59,19 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       STATE = lookup.findVarHandle(Fork.class, "state", State.class);
       TASK = lookup.findVarHandle(Fork.class, "task", Task.class);
+      SCOPE = lookup.findVarHandle(Fork.class, "scope", TaskScope.class);
       RUNNER = lookup.findVarHandle(Fork.class, "runner", Object.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
   }
 
-  final @Nullable Fork<T> previous;
-  private final TaskScope<T> scope;
+  /** The fork before it; once the scope is closed, what makes its task. */
+  private @Nullable Object before;
+
+  /** Null once it is closed, when nobody but {@link #makeTask} asks for it. */
+  private TaskScope<T> scope;
+
   private @Nullable Task task;
   private volatile @Nullable Object runner;
   private final boolean lazy;
@@ -86,7 +95,7 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
     this.scope = scope;
     this.task = task;
     this.content = body;
-    this.previous = previous;
+    this.before = previous;
     this.lazy = lazy;
     if (lazy && task != null) {
       task.sits(this);
@@ -101,7 +110,9 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
 
   @SuppressWarnings("ReferenceEquality") // a mark is itself
   private Task makeTask() {
-    Task made = scope.newTask();
+    // acquire: who finds none finds what was left in its place
+    TaskScope<?> open = (TaskScope<?>) SCOPE.getAcquire(this);
+    Task made = open == null ? TaskScope.newTask(Objects.requireNonNull(before)) : open.newTask();
     if (runner == Task.GONE) {
       made.endsAsMade();
     } else {
@@ -110,7 +121,9 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
     // compare-and-set, a full fence between this and the look at what the scope was told
     Task other = (Task) TASK.compareAndExchange(this, null, made);
     Task known = other == null ? made : other;
-    scope.stopIfCancelled(known);
+    if (open != null) {
+      open.stopIfCancelled(known);
+    }
     if (runner == Task.GONE) {
       known.letGo(); // it ended meanwhile, and may not have seen its task
     }
@@ -218,11 +231,11 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
 
   /** Its place among the children of its scope, in fork order. */
   int index() {
-    int before = 0;
-    for (Fork<T> fork = previous; fork != null; fork = fork.previous) {
-      before++;
+    int count = 0;
+    for (Fork<T> fork = previous(); fork != null; fork = fork.previous()) {
+      count++;
     }
-    return before;
+    return count;
   }
 
   private void settle(State outcomeState, @Nullable Object value) {
@@ -245,6 +258,23 @@ public final class Fork<T extends @Nullable Object> extends ForkFrame {
   @SuppressWarnings("ReferenceEquality") // a throwable is itself
   private boolean isOwn(DeadlineExceededException late) {
     return task().cancelCause() == late && !scope.isReason(late);
+  }
+
+  /** The fork before it; null for the first one, and once the scope is closed. */
+  @SuppressWarnings("unchecked") // of the same scope
+  @Nullable Fork<T> previous() {
+    return before instanceof Fork<?> fork ? (Fork<T>) fork : null;
+  }
+
+  /**
+   * The scope is closed: a fork that is kept for its result keeps neither that nor its siblings,
+   * and so not their results. By the scope's owner.
+   *
+   * @param maker what {@link TaskScope#newTask(Object)} takes
+   */
+  void leave(Object maker) {
+    before = maker;
+    SCOPE.setRelease(this, null);
   }
 
   // --- in a deque -------------------------------------------------------------------------------

@@ -564,6 +564,8 @@ public final class Task {
 
   private void checkAndBecome() throws Exception {
     if (isStoppedBeforeBegin()) {
+      setRunner(GONE); // a fork that lies with its parent must not begin a second time, in its join
+      letGo();
       throw notBegun();
     }
     become(Thread.currentThread());

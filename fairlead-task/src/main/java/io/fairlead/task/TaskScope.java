@@ -55,7 +55,7 @@ import org.jspecify.annotations.Nullable;
  * hoped     | {@link WaitGraph}   | children          | volatile: the graph writes it, then reads
  *           |                     |                   | the children's states; a child that did not
  *           |                     |                   | succeed writes its state, then reads it
- * forked, lazy, lazyBase, reckoned, phase, timers, bindsChildren | owner | owner | plain
+ * forked, lazy, lazyBase, reckoned, phase, timers, bindsChildren, ended | owner | owner | plain
  * </pre>
  *
  * Lock order: no locks. A thread that sees a problem cancels; only the owner waits.
@@ -128,6 +128,9 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
 
   /** Whether a child was bound to an owner, whose thread the join depends on. */
   private boolean bindsChildren;
+
+  /** All children, once they have been joined or closed. */
+  private @Nullable List<Fork<T>> ended;
 
   TaskScope(TaskRuntime runtime, ScopeOptions options) {
     this(runtime, options, Execution.current());
@@ -322,7 +325,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
    * may be waiting for this one. Owner's thread; their end hooks run here.
    */
   private void withdrawBound() {
-    for (Fork<T> fork = bindsChildren ? last : null; fork != null; fork = fork.previous) {
+    for (Fork<T> fork = bindsChildren ? last : null; fork != null; fork = fork.previous()) {
       if (fork.task().placement() instanceof Placement.Bound && fork.takeForRunner()) {
         fork.skip(reason());
       }
@@ -412,6 +415,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
     List<Fork<T>> all = children();
     awaitAll(all, true);
     phase = Phase.JOINED;
+    ended = all;
     Problems problems = new Problems();
     for (Fork<T> fork : all) {
       fork.joinAttachments(owner, problems);
@@ -499,7 +503,8 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
   /** The children so far, in fork order. By the owner, also after join and close; never blocks. */
   public List<Fork<T>> forks() {
     checkOwner("asked for its forks");
-    return children();
+    List<Fork<T>> known = ended;
+    return known == null ? children() : new ArrayList<>(known);
   }
 
   @SuppressWarnings({"unchecked", "rawtypes"}) // an array of forks cannot say of what
@@ -507,7 +512,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
     Fork<T> newest = last;
     Fork<T>[] all = new Fork[forked];
     int at = forked;
-    for (Fork<T> fork = newest; fork != null; fork = fork.previous) {
+    for (Fork<T> fork = newest; fork != null; fork = fork.previous()) {
       all[--at] = fork;
     }
     return Arrays.asList(all);
@@ -700,7 +705,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
     if (!CANCELLED.compareAndSet(this, null, new Reason(cause))) {
       return;
     }
-    for (Fork<T> fork = last; fork != null; fork = fork.previous) {
+    for (Fork<T> fork = last; fork != null; fork = fork.previous()) {
       // one that has ended, and that nobody has asked for, is told when it is made: stopIfCancelled
       if (fork.taskIfAsked() != null || fork.state() == Fork.State.RUNNING) {
         fork.task().cancel(cause);
@@ -769,10 +774,11 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
   private void finish() {
     phase = Phase.CLOSED;
     owner.pop(this);
-    lazy = null; // a fork that is kept for its result keeps this
+    lazy = null; // a scope that is kept for its forks keeps no deque
     if (hoped) {
       WaitGraph.forget(this);
     }
+    letForksGo();
     if (timer != null) {
       timer.cancel(false);
     }
@@ -780,6 +786,40 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
       timers.forEach(each -> each.cancel(false));
       timers = null;
     }
+  }
+
+  /**
+   * Who keeps a fork for its result keeps no others: only this scope knows them all from here on.
+   */
+  private void letForksGo() {
+    if (forked < 2) {
+      return; // there are no others
+    }
+    if (ended == null) {
+      ended = children();
+    }
+    LAST.setRelease(this, null);
+    boolean usual = cancelled == null && waitMode == owner.waitMode();
+    Object maker = usual ? owner : new Left(owner, waitMode, cancelled);
+    for (Fork<T> fork : ended) {
+      fork.leave(maker);
+    }
+  }
+
+  /** What makes the tasks of forks whose scope is closed, where the owner alone does not say it. */
+  private record Left(Task owner, WaitMode waitMode, @Nullable Reason cancelled) {}
+
+  /** The task of a child that is as usual, and that has ended. Any thread. */
+  static Task newTask(Object maker) {
+    Left left = maker instanceof Left known ? known : null;
+    Task parent = left == null ? (Task) maker : left.owner;
+    WaitMode mode = left == null ? parent.waitMode() : left.waitMode;
+    Task child =
+        new Task(parent, ForkOptions.DEFAULT.name(), parent.priority(), Placement.FREE, mode);
+    if (left != null && left.cancelled != null) {
+      child.cancel(left.cancelled.cause);
+    }
+    return child;
   }
 
   // --- children ---------------------------------------------------------------------------------
@@ -1007,7 +1047,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
 
   /** Whether a child that has not ended is bound to an owner of whose thread this is so. */
   private boolean waitsForThread(Predicate<WaitGraph.Held> stuck) {
-    for (Fork<T> fork = bindsChildren ? last : null; fork != null; fork = fork.previous) {
+    for (Fork<T> fork = bindsChildren ? last : null; fork != null; fork = fork.previous()) {
       if (fork.state() == Fork.State.RUNNING && isBound(fork, stuck)) {
         return true;
       }
@@ -1037,7 +1077,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
   /** FIRST_SUCCESS: whether a child that is not among these may succeed, or has. */
   boolean maySucceedWithout(Set<Task> stuck, Predicate<WaitGraph.Held> held) {
     hoped = true; // volatile, before the looks: see the table
-    for (Fork<T> fork = last; fork != null; fork = fork.previous) {
+    for (Fork<T> fork = last; fork != null; fork = fork.previous()) {
       boolean may =
           switch (fork.state()) {
             case SUCCEEDED -> true;
@@ -1076,7 +1116,7 @@ public final class TaskScope<T extends @Nullable Object> extends WaitGraph.Frame
       return;
     }
     Placement bound = new Placement.Bound(here);
-    for (Fork<T> fork = last; fork != null; fork = fork.previous) {
+    for (Fork<T> fork = last; fork != null; fork = fork.previous()) {
       if (fork.state() == Fork.State.RUNNING && fork.task().placement().equals(bound)) {
         throw new IllegalStateException(
             "scope '"

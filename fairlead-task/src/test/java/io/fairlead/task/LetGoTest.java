@@ -11,6 +11,8 @@ import java.util.List;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** What has ended may be kept for its value, and then keeps nothing else of the operation. */
 @Timeout(60)
@@ -189,6 +191,72 @@ class LetGoTest {
     try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT)) {
       taskOfScope(runtime, ForkOptions.DEFAULT).letsGo();
       taskOfScope(runtime, ForkOptions.DEFAULT.eager(true)).letsGo();
+    }
+  }
+
+  private static Kept forkOf(
+      TaskRuntime runtime, ForkOptions options, boolean joins, boolean asks) {
+    return runtime.enter(
+        "parent",
+        0,
+        () -> {
+          Thing before = new Thing();
+          Thing after = new Thing();
+          TaskScope<Object> scope = runtime.scope(ScopeOptions.DEFAULT.policy(ScopePolicy.COLLECT));
+          scope.fork(options, () -> before);
+          Fork<Object> fork = scope.fork(options, () -> "kept");
+          scope.fork(options, () -> after);
+          if (joins) {
+            scope.join();
+          }
+          scope.close();
+          if (asks) {
+            assertThat(fork.task().name()).isNotEmpty();
+          }
+          return Kept.of(fork, before, after, scope);
+        });
+  }
+
+  @ParameterizedTest
+  @CsvSource({"true, true", "true, false", "false, true", "false, false"})
+  void aForkThatIsKeptForItsResultKeepsNoneOfItsSiblings(boolean joins, boolean asks) {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT)) {
+      forkOf(runtime, ForkOptions.DEFAULT, joins, asks).letsGo();
+      forkOf(runtime, ForkOptions.DEFAULT.eager(true), joins, asks).letsGo();
+    }
+  }
+
+  @Test
+  void aClosedScopeStillKnowsItsForksAndTheyTheirTasks() {
+    try (TaskRuntime runtime = TaskRuntime.open(TaskConfig.DEFAULT)) {
+      runtime.enter(
+          "parent",
+          0,
+          () -> {
+            TaskScope<Object> scope =
+                runtime.scope(ScopeOptions.DEFAULT.policy(ScopePolicy.COLLECT));
+            Fork<Object> one = scope.fork(() -> "one");
+            scope.join();
+            scope.cancel(new IllegalStateException("late"));
+            Fork<Object> other = scope.forks().getFirst();
+            scope.close();
+            assertThat(scope.forks()).containsExactly(one).containsExactly(other);
+
+            TaskScope<Object> cancelled =
+                runtime.scope(ScopeOptions.DEFAULT.policy(ScopePolicy.COLLECT));
+            IllegalStateException why = new IllegalStateException("on purpose");
+            cancelled.fork(() -> "first");
+            cancelled.cancel(why);
+            Fork<Object> late = cancelled.fork(() -> "never");
+            cancelled.close();
+            assertThat(cancelled.forks()).hasSize(2).contains(late);
+            Task first = cancelled.forks().getFirst().task();
+            assertThat(first.cancelCause()).isSameAs(why);
+            assertThat(first.parent()).isSameAs(Task.current());
+            assertThat(late.state()).isEqualTo(Fork.State.CANCELLED);
+            assertThat(late.failure()).isInstanceOf(TaskCancelledException.class);
+            return "done";
+          });
     }
   }
 }

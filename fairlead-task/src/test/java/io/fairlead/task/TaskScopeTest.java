@@ -741,4 +741,22 @@ class TaskScopeTest {
           });
     }
   }
+
+  @Test
+  void aForkIntoACancelledScopeEndsOnce() {
+    runtime.enter(
+        "parent",
+        0,
+        () -> {
+          try (TaskScope<Object> scope =
+              runtime.scope(ScopeOptions.DEFAULT.policy(ScopePolicy.COLLECT))) {
+            scope.cancel(new IllegalStateException("on purpose"));
+            Fork<Object> late = scope.fork(() -> "never");
+            assertThat(late.failure()).isInstanceOf(TaskCancelledException.class);
+            assertThat(scope.join()).isEmpty();
+            assertThat(late.failure()).isInstanceOf(TaskCancelledException.class);
+          }
+          return "done";
+        });
+  }
 }

@@ -5,6 +5,7 @@ import io.fairlead.comm.spi.MessageRequest;
 import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
 import java.lang.foreign.MemorySegment;
+import java.util.Objects;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
@@ -22,8 +23,11 @@ final class InProcessArrival implements Arrival {
   private static final int COPYING = 1;
   private static final int OVER = 2;
 
-  private final MessageRequest request;
+  /** Null once it was taken back. Plain: who still sees it finds {@code state}. */
+  private @Nullable MessageRequest request;
+
   private final int source;
+  private final int handler;
   private final Inbox sender;
 
   /** The only shared state: who moves it out of OFFERED ends the request. */
@@ -32,6 +36,7 @@ final class InProcessArrival implements Arrival {
   InProcessArrival(MessageRequest request, int source, Inbox sender) {
     this.request = request;
     this.source = source;
+    this.handler = request.handler();
     this.sender = sender;
   }
 
@@ -42,12 +47,13 @@ final class InProcessArrival implements Arrival {
 
   @Override
   public int handler() {
-    return request.handler();
+    return handler;
   }
 
   @Override
   public long headerBytes() {
-    return request.header().byteSize();
+    MessageRequest known = request;
+    return known == null ? 0 : known.header().byteSize();
   }
 
   @Override
@@ -56,7 +62,7 @@ final class InProcessArrival implements Arrival {
       return false;
     }
     try {
-      into.copyFrom(request.header());
+      into.copyFrom(claimed().header());
       state.set(OFFERED);
       return true;
     } catch (RuntimeException e) {
@@ -68,12 +74,19 @@ final class InProcessArrival implements Arrival {
 
   @Override
   public int blobs() {
-    return request.blobs().length;
+    MessageRequest known = request;
+    return known == null ? 0 : known.blobs().length;
   }
 
   @Override
   public long bytes(int blob) {
-    return request.blobs()[blob].byteSize();
+    MessageRequest known = request;
+    return known == null ? 0 : known.blobs()[blob].byteSize();
+  }
+
+  /** By who has moved it out of OFFERED. */
+  private MessageRequest claimed() {
+    return Objects.requireNonNull(request);
   }
 
   @Override
@@ -84,22 +97,24 @@ final class InProcessArrival implements Arrival {
               Reason.PEER_CLOSED, "rank " + source + " withdrew its message", null));
       return;
     }
-    TransportException fault = copy(into);
+    MessageRequest accepted = claimed();
+    TransportException fault = copy(accepted.blobs(), into);
+    request = null; // whoever keeps this keeps none of its memory
     state.set(OVER);
     sender.forget(this);
     if (fault == null) {
       landing.landed();
-      request.sent();
+      accepted.sent();
     } else {
       landing.failed(fault);
-      request.failed(fault);
+      accepted.failed(fault);
     }
   }
 
-  private @Nullable TransportException copy(MemorySegment[] into) {
+  private @Nullable TransportException copy(MemorySegment[] blobs, MemorySegment[] into) {
     try {
       for (int i = 0; i < into.length; i++) {
-        into[i].copyFrom(request.blobs()[i]);
+        into[i].copyFrom(blobs[i]);
       }
       return null;
     } catch (RuntimeException e) {
@@ -127,8 +142,9 @@ final class InProcessArrival implements Arrival {
 
   /** Ends the request with {@code cause} unless it was accepted or ended before. */
   void withdraw(TransportException cause) {
-    if (cancel()) {
-      request.failed(cause);
+    MessageRequest refused = request;
+    if (cancel() && refused != null) {
+      refused.failed(cause);
     }
   }
 
@@ -136,6 +152,7 @@ final class InProcessArrival implements Arrival {
   boolean cancel() {
     while (!isOver()) {
       if (state.compareAndSet(OFFERED, OVER)) {
+        request = null;
         sender.forget(this);
         return true;
       }
@@ -144,7 +161,8 @@ final class InProcessArrival implements Arrival {
     return false;
   }
 
-  boolean isOver() {
+  @Override
+  public boolean isOver() {
     return state.get() == OVER;
   }
 }

@@ -15,30 +15,28 @@ import io.fairlead.comm.spi.Undelivered;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import org.jspecify.annotations.Nullable;
 
 /**
  * One rank of a {@link World}. Any thread may call at any time; nothing has to be polled, because
  * every call that can end a request does.
  *
- * <p>State of its own: which channels this rank has closed ({@code left}, concurrent).
+ * <p>State of its own: whether it is closed ({@code over}, volatile).
  */
 final class InProcessTransport implements Transport {
   private static final TransportCaps CAPS = new TransportCaps(false, true, Integer.MAX_VALUE);
 
   private final World world;
   private final int rank;
-  private final Set<Integer> left = ConcurrentHashMap.newKeySet();
   private final TransportException closed;
-  private final TransportException peerClosed;
+
+  /** Volatile: set before all that is exposed is concealed. */
+  private volatile boolean over;
 
   InProcessTransport(World world, int rank) {
     this.world = world;
     this.rank = rank;
     this.closed = TransportException.closed(rank);
-    this.peerClosed = TransportException.peerClosed(rank);
   }
 
   @Override
@@ -105,8 +103,7 @@ final class InProcessTransport implements Transport {
   /** The request's channel; null, and the request failed, if this rank has closed it. */
   private World.@Nullable Channel open(Request request) {
     World.Channel channel = world.channel(request.channel());
-    boolean over = channel == null || (!left.isEmpty() && left.contains(request.channel()));
-    if (over) {
+    if (channel == null || channel.hasLeft(rank)) {
       request.failed(closed);
       return null;
     }
@@ -123,7 +120,13 @@ final class InProcessTransport implements Transport {
 
   @Override
   public long expose(MemorySegment segment) {
-    return world.expose(rank, segment);
+    long key = world.expose(rank, segment);
+    // Looked at after it: either this thread sees the close, or the close conceals it.
+    if (over) {
+      world.conceal(key);
+      throw closed;
+    }
+    return key;
   }
 
   @Override
@@ -216,24 +219,14 @@ final class InProcessTransport implements Transport {
 
   @Override
   public void abort(Throwable cause) {
-    world.abort(rank, cause);
+    if (!over) {
+      world.abort(rank, cause);
+    }
   }
 
   @Override
   public List<Undelivered> closeChannel(int number) {
-    World.Channel channel = world.channel(number);
-    if (channel == null || !left.add(number)) {
-      return List.of();
-    }
-    List<Undelivered> undelivered = channel.mailboxes[rank].close(closed, peerClosed);
-    channel.inboxes[rank].close(closed, peerClosed);
-    for (int peer = 0; peer < world.size; peer++) {
-      if (peer != rank) {
-        channel.mailboxes[peer].sourceClosed(rank, peerClosed, closed);
-      }
-    }
-    world.leave(number, channel);
-    return undelivered;
+    return world.close(rank, number);
   }
 
   @Override
@@ -242,6 +235,7 @@ final class InProcessTransport implements Transport {
     for (int number = 0; number < world.channelCount(); number++) {
       undelivered.addAll(closeChannel(number));
     }
+    over = true;
     world.concealAll(rank);
     if (!undelivered.isEmpty()) {
       System.getLogger("io.fairlead.comm")

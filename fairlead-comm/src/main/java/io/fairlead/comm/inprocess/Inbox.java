@@ -19,15 +19,21 @@ import org.jspecify.annotations.Nullable;
  * listener; those that it sent and that nobody accepted yet are remembered, to be withdrawn when it
  * closes.
  *
- * <p>{@code listener}, {@code early} and {@code closed} are guarded by {@code lock}; {@code
- * outgoing} is concurrent, its races with closing are settled by the arrival's own state. The
- * listener is never called under the lock.
+ * <p>{@code listener}, {@code early}, {@code sweepAt} and {@code closed} are guarded by {@code
+ * lock}; {@code outgoing} is concurrent, its races with closing are settled by the arrival's own
+ * state. The listener is never called under the lock.
  */
 final class Inbox {
+  /** From so many on, early messages that were taken back are swept out when others come. */
+  private static final int SWEEP_MIN = 64;
+
   private final ReentrantLock lock = new ReentrantLock();
 
   /** Messages that came before the listener: held by their senders, so they cost one entry each. */
   private final Queue<InProcessArrival> early = new ArrayDeque<>();
+
+  /** So many may be early before the next sweep: twice what the last one left. */
+  private int sweepAt = SWEEP_MIN;
 
   private final Set<InProcessArrival> outgoing = ConcurrentHashMap.newKeySet();
   private @Nullable MessageListener listener;
@@ -52,6 +58,7 @@ final class Inbox {
       if (refusal == null) {
         known = listener;
         if (known == null) {
+          sweep();
           early.add(arrival);
         }
       }
@@ -67,6 +74,24 @@ final class Inbox {
     }
     if (!arrival.isOver()) {
       sender.remember(arrival);
+    }
+  }
+
+  /** Under the lock. */
+  private void sweep() {
+    if (early.size() >= sweepAt) {
+      early.removeIf(InProcessArrival::isOver);
+      sweepAt = Math.max(SWEEP_MIN, 2 * early.size());
+    }
+  }
+
+  /** For tests: messages that came before the listener, also those that were taken back. */
+  int early() {
+    Owner.lock(lock);
+    try {
+      return early.size();
+    } finally {
+      lock.unlock();
     }
   }
 

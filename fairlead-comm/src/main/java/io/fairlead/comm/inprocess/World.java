@@ -3,12 +3,17 @@ package io.fairlead.comm.inprocess;
 import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.comm.spi.TransportSettings;
+import io.fairlead.comm.spi.Undelivered;
 import io.fairlead.task.Owner;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
@@ -62,6 +67,7 @@ final class World {
   int openChannel(int parent, int index) {
     long name = (long) parent << Integer.SIZE | index;
     Channel opened;
+    Channel above;
     int number;
     Owner.lock(lock);
     try {
@@ -69,6 +75,7 @@ final class World {
       if (known != null) {
         return known;
       }
+      above = channel(parent);
       @Nullable Channel[] before = channels;
       number = before.length;
       @Nullable Channel[] after = Arrays.copyOf(before, number + 1);
@@ -84,14 +91,63 @@ final class World {
     if (ended != null) {
       opened.abort(ended);
     }
+    // Likewise: who closes the parent marks it first, and then looks for children.
+    for (int rank = 0; rank < size; rank++) {
+      if (above == null || above.hasLeft(rank)) {
+        leave(rank, number, opened);
+      }
+    }
     return number;
   }
 
-  /** One more rank has closed the channel; after the last it is forgotten. */
-  void leave(int number, Channel channel) {
-    if (!channel.leave()) {
-      return;
+  /** As {@link io.fairlead.comm.spi.Transport#closeChannel}, for this rank. */
+  List<Undelivered> close(int rank, int number) {
+    Channel channel = channel(number);
+    if (channel == null || channel.hasLeft(rank)) {
+      return List.of();
     }
+    channel.left(rank);
+    List<Undelivered> undelivered = new ArrayList<>();
+    for (int child : children(number)) {
+      undelivered.addAll(close(rank, child));
+    }
+    undelivered.addAll(leave(rank, number, channel));
+    return undelivered;
+  }
+
+  private List<Integer> children(int number) {
+    Owner.lock(lock);
+    try {
+      return names.entrySet().stream()
+          .filter(named -> named.getKey() >>> Integer.SIZE == number)
+          .map(Map.Entry::getValue)
+          .toList();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Once for each rank; after the last the channel is forgotten. */
+  private List<Undelivered> leave(int rank, int number, Channel channel) {
+    if (!channel.leave(rank)) {
+      return List.of();
+    }
+    TransportException closed = TransportException.closed(rank);
+    TransportException peerClosed = TransportException.peerClosed(rank);
+    List<Undelivered> undelivered = channel.mailboxes[rank].close(closed, peerClosed);
+    channel.inboxes[rank].close(closed, peerClosed);
+    for (int peer = 0; peer < size; peer++) {
+      if (peer != rank) {
+        channel.mailboxes[peer].sourceClosed(rank, peerClosed, closed);
+      }
+    }
+    if (channel.isLeftByAll()) {
+      forget(number);
+    }
+    return undelivered;
+  }
+
+  private void forget(int number) {
     Owner.lock(lock);
     try {
       @Nullable Channel[] after = channels.clone();
@@ -137,6 +193,10 @@ final class World {
   // --- exposed memory -----------------------------------------------------------------------
 
   long expose(int rank, MemorySegment segment) {
+    TransportException ended = fault;
+    if (ended != null) {
+      throw ended;
+    }
     long key = keys.incrementAndGet() * size + rank;
     exposed.put(key, segment);
     return key;
@@ -156,11 +216,20 @@ final class World {
 
   /** The places of one channel, by rank. */
   static final class Channel {
+    private static final int HERE = 0;
+    private static final int CLOSES = 1;
+    private static final int GONE = 2;
+
     final Mailbox[] mailboxes;
     final Inbox[] inboxes;
-    private final AtomicLong left = new AtomicLong();
+
+    /** By rank: closes it, then takes part no more. Only grow. */
+    private final AtomicIntegerArray left;
+
+    private final AtomicInteger gone = new AtomicInteger();
 
     private Channel(EagerPool[] pools) {
+      left = new AtomicIntegerArray(pools.length);
       mailboxes = new Mailbox[pools.length];
       inboxes = new Inbox[pools.length];
       for (int rank = 0; rank < pools.length; rank++) {
@@ -178,8 +247,22 @@ final class World {
       }
     }
 
-    private boolean leave() {
-      return left.incrementAndGet() == mailboxes.length;
+    /** Whether the rank has begun to close it. */
+    boolean hasLeft(int rank) {
+      return left.get(rank) != HERE;
+    }
+
+    private void left(int rank) {
+      left.compareAndSet(rank, HERE, CLOSES);
+    }
+
+    /** False: it did so before. */
+    private boolean leave(int rank) {
+      return left.getAndSet(rank, GONE) != GONE;
+    }
+
+    private boolean isLeftByAll() {
+      return gone.incrementAndGet() == mailboxes.length;
     }
   }
 }

@@ -25,6 +25,12 @@ public interface Arrival {
   long bytes(int blob);
 
   /**
+   * Whether it was accepted, refused or withdrawn, so that nothing more comes of it. Inside the
+   * transport; it may be over without this knowing it yet.
+   */
+  boolean isOver();
+
+  /**
    * Lets the blobs come. Allowed inside {@link MessageListener#arrived} too.
    *
    * @param into one segment for each blob, of its length; the transport's until {@code landing}

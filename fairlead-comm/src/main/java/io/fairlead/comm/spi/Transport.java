@@ -55,7 +55,12 @@ public interface Transport extends AutoCloseable {
   /** Sets who takes the active messages of a channel; once. Those that came before wait for it. */
   void listen(int channel, MessageListener listener);
 
-  /** Lets peers put into and get from {@code segment}; the key is to be sent to them. */
+  /**
+   * Lets peers put into and get from {@code segment}; the key is to be sent to them.
+   *
+   * @throws TransportException if this transport is closed, or a rank has failed: no peer could use
+   *     it
+   */
   long expose(MemorySegment segment);
 
   /** Ends an exposure. Copies that began go on to their end. */
@@ -91,7 +96,8 @@ public interface Transport extends AutoCloseable {
    * receives that only this rank could serve fail as {@code PEER_CLOSED}, as do later sends to it.
    * What it had sent and was told is sent stays to be received. Arrivals that were handed over and
    * not accepted may still be refused; a landing that has begun ends soon, without another call.
-   * Idempotent.
+   * The channel's children end with it, first, also those that only peers have opened or will open:
+   * they cannot wait there for a rank that never comes. Idempotent.
    *
    * @return what was sent to this rank and not received
    */

@@ -63,7 +63,7 @@ final class Arrivals {
       keep(arrival, payload);
     } else {
       keep(arrival, payload);
-      channel.arrived.add(arrival);
+      channel.arrive(arrival);
       advance(channel);
     }
     pullMore(flow);

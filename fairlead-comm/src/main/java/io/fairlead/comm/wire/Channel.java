@@ -1,6 +1,7 @@
 package io.fairlead.comm.wire;
 
 import io.fairlead.comm.spi.MessageListener;
+import io.fairlead.comm.spi.Transport;
 import java.util.ArrayDeque;
 import java.util.BitSet;
 import java.util.Queue;
@@ -8,6 +9,9 @@ import org.jspecify.annotations.Nullable;
 
 /** One channel, as one rank sees it. */
 final class Channel {
+  /** From so many on, messages that were taken back are swept out when others come. */
+  private static final int SWEEP_MIN = 64;
+
   final int number;
   private final int size;
   private final BitSet gone = new BitSet();
@@ -31,12 +35,31 @@ final class Channel {
   /** Messages that were not handed to the listener yet, in the order in which they came. */
   final Queue<WireArrival> arrived = new ArrayDeque<>();
 
+  /** So many of them before the next sweep: twice what the last one left. */
+  private int sweepAt = SWEEP_MIN;
+
   /** Transfers to this rank that are going on. */
   int landing;
 
   Channel(int number, int size) {
     this.number = number;
     this.size = size;
+  }
+
+  /** A message waits to be handed to the listener, which may never come. */
+  void arrive(WireArrival arrival) {
+    if (arrived.size() >= sweepAt) {
+      arrived.removeIf(each -> each.state == WireArrival.State.OVER);
+      sweepAt = Math.max(SWEEP_MIN, 2 * arrived.size());
+    }
+    arrived.add(arrival);
+  }
+
+  /** Whether it was opened here as one. */
+  boolean isChildOf(Channel parent) {
+    return opened
+        && number != Transport.ROOT_CHANNEL
+        && (int) (name >>> Integer.SIZE) == parent.number;
   }
 
   boolean isGone(int peer) {

@@ -132,6 +132,11 @@ final class WireArrival implements Arrival {
   }
 
   @Override
+  public boolean isOver() {
+    return state == State.OVER || state == State.ACCEPTED;
+  }
+
+  @Override
   public void accept(MemorySegment[] into, Landing landing) {
     arrivals.accept(this, into, landing);
   }

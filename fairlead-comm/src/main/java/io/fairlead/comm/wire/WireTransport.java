@@ -167,6 +167,9 @@ public final class WireTransport implements Transport {
   @Override
   public int openChannel(int parent, int index) {
     int number = channelNumber(parent, index);
+    if (closed) {
+      return number; // that of a channel which nobody knows: what comes to it fails
+    }
     long name = (long) parent << Integer.SIZE | index;
     Channel channel = rank.channel(number);
     if (channel.opened && channel.name != name) {
@@ -181,9 +184,22 @@ public final class WireTransport implements Transport {
               + (channel.name >>> Integer.SIZE)
               + " would have the same number: close one of them first, or duplicate the root");
     }
-    channel.opened = true;
-    channel.name = name;
+    if (!channel.opened) {
+      channel.opened = true;
+      channel.name = name;
+      leaveWithParent(channel, rank.isForgotten(parent) ? null : rank.channel(parent));
+    }
     return number;
+  }
+
+  /** Who has closed the parent, or all have, never comes to its children. */
+  private void leaveWithParent(Channel channel, @Nullable Channel parent) {
+    for (Peer peer : rank.peers) {
+      boolean left = parent == null || parent.isGone(peer.rank);
+      if (left && peer.rank != rank.number) {
+        leave(channel, peer);
+      }
+    }
   }
 
   private static int channelNumber(int parent, int index) {
@@ -290,6 +306,10 @@ public final class WireTransport implements Transport {
 
   @Override
   public long expose(MemorySegment segment) {
+    TransportException ended = closed ? Faults.closed(rank.number) : rank.fault;
+    if (ended != null) {
+      throw ended;
+    }
     return copies.expose(segment);
   }
 
@@ -556,16 +576,29 @@ public final class WireTransport implements Transport {
   // --- ends -------------------------------------------------------------------------------------
 
   private void peerClosed(Peer peer, int number) {
-    Channel channel = rank.channel(number);
-    if (channel.leave(peer.rank) && peer.rank != rank.number) {
-      TransportException cause = Faults.peerClosed(peer.rank);
-      departures.failHeld(number, peer, cause);
-      intake.peerClosed(channel, peer.rank);
+    if (!rank.isForgotten(number)) { // where it would come to life again
+      leave(rank.channel(number), peer);
     }
     peer.control(Kind.SEEN, 0, number, 0, 0, 0);
+  }
+
+  /** The peer takes no part any more in a channel, nor in its children. */
+  private void leave(Channel channel, Peer peer) {
+    if (channel.leave(peer.rank) && peer.rank != rank.number) {
+      TransportException cause = Faults.peerClosed(peer.rank);
+      departures.failHeld(channel.number, peer, cause);
+      intake.peerClosed(channel, peer.rank);
+      for (Channel child : children(channel)) {
+        leave(child, peer);
+      }
+    }
     if (channel.isForgettable(rank.number)) {
       rank.forget(channel);
     }
+  }
+
+  private List<Channel> children(Channel channel) {
+    return rank.channels().stream().filter(each -> each.isChildOf(channel)).toList();
   }
 
   private void seen(Peer peer, int number) {
@@ -591,13 +624,24 @@ public final class WireTransport implements Transport {
   @Override
   public List<Undelivered> closeChannel(int number) {
     Channel channel = rank.known(number);
-    if (channel == null || channel.closed) {
+    if (closed || channel == null || channel.closed) {
       return List.of();
     }
     return closeChannel(channel, System.nanoTime() + closeNanos);
   }
 
   private List<Undelivered> closeChannel(Channel channel, long deadline) {
+    List<Undelivered> all = new ArrayList<>();
+    for (Channel child : children(channel)) {
+      if (!child.closed) {
+        all.addAll(closeChannel(child, deadline));
+      }
+    }
+    all.addAll(closeOne(channel, deadline));
+    return all;
+  }
+
+  private List<Undelivered> closeOne(Channel channel, long deadline) {
     channel.closed = true;
     TransportException cause = Faults.closed(rank.number);
     departures.failHeld(channel.number, null, cause);
@@ -728,6 +772,11 @@ public final class WireTransport implements Transport {
   /** Native memory that holds messages which nobody has received. */
   long bytesKept() {
     return rank.kept.bytesUsed();
+  }
+
+  /** Active messages that wait for a listener, also those that were taken back. */
+  int arrived() {
+    return rank.channels().stream().mapToInt(channel -> channel.arrived.size()).sum();
   }
 
   /** Messages to a peer whose credit has not come back. */

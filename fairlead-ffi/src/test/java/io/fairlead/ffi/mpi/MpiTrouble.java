@@ -29,6 +29,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -98,13 +99,47 @@ final class MpiTrouble {
   private static void well() {
     MpiProcess process = MpiProcess.enter(); // so that MPI stays on from one to the next
     truncated();
-    try (TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
-        Comm comm = world(tasks)) {
+    try (TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT)) {
+      Comm comm = world(tasks);
       hello(comm);
       arguments(comm);
       storm(tasks, comm, 300);
+      comm.close();
+      closed(comm);
     }
     process.leave();
+  }
+
+  /** What comes to a communicator whose library is left behind: nothing may enter it. */
+  private static void closed(Comm comm) {
+    answers("expose", () -> comm.expose(number(0)));
+    answers("send", () -> comm.send(1, 1, number(0)));
+    answers("receive", () -> comm.receive(Comm.ANY, 1));
+    answers("message", () -> comm.message(1, 1, number(0)));
+    answers("put", () -> comm.put(1, 1, 0, number(0)));
+    answers("get", () -> comm.get(1, 1, 0, number(0)));
+    answers("barrier", comm::barrier);
+    answers("handle", () -> handle(comm));
+    answers("duplicate", () -> Completion.completed(comm.duplicate()));
+    answers("termination", () -> Completion.completed(comm.termination()));
+    answers("lend", () -> Completion.completed(comm.lend(8)));
+    answers("affine", () -> comm.affine(() -> "never"));
+    comm.fail(new IllegalStateException("of no interest any more"));
+    say("rank " + comm.rank() + " is closed");
+  }
+
+  private static Completion<?> handle(Comm comm) {
+    comm.handle(7, (source, header, blobs) -> {});
+    return Completion.completed(null);
+  }
+
+  private static void answers(String what, Supplier<Completion<?>> call) {
+    try {
+      call.get().await(Duration.ofSeconds(10));
+      say(what + " was let in");
+    } catch (IllegalStateException | CommException closed) {
+      say(what + " closed: " + closed.getMessage());
+    }
   }
 
   private static void versions() {

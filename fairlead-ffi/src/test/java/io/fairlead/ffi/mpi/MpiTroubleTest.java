@@ -70,12 +70,27 @@ class MpiTroubleTest {
         .contains("rank 1: short done, 8 bytes", "rank 1: a packet all the same");
     // arguments
     assertThat(ended.said)
-        .contains("refused: there is no rank 2", "refused: there is no rank -1", "refused: tag -1")
+        .contains(
+            "refused: there is no rank 2", "refused: Comm.ANY is for receives", "refused: tag -1")
         .contains("failed: SIZE_MISMATCH", "failed: CLOSED")
         .contains("rank 0 goes on", "rank 1 goes on")
         .doesNotContain("was not refused", "did not fail");
     // many threads at once
     assertThat(ended.said).contains("rank 0 has received 4800", "rank 1 has received 4800");
+    // what is closed
+    for (String call :
+        List.of("send", "receive", "message", "put", "get", "barrier", "expose", "handle")) {
+      assertThat(ended.said)
+          .containsPattern(call + " closed: .*rank 0.* closed the communicator")
+          .containsPattern(call + " closed: .*rank 1.* closed the communicator");
+    }
+    assertThat(ended.said)
+        .containsPattern("duplicate closed: .*closed the communicator")
+        .containsPattern("termination closed: .*closed the communicator")
+        .containsPattern("lend closed: .*closed the communicator")
+        .containsPattern("affine closed: .*closed the communicator")
+        .contains("rank 0 is closed", "rank 1 is closed")
+        .doesNotContain("was let in\n");
     assertThat(ended.code).as(ended.said).isZero();
   }
 

@@ -48,6 +48,10 @@ public final class RankAgent {
   private final Map<Long, MemorySegment> windows = new HashMap<>();
   private final Set<Integer> withdrawn = ConcurrentHashMap.newKeySet();
   private @Nullable Transport transport;
+
+  /** The last one, which is closed; it answers so to what comes late. */
+  private @Nullable Transport over;
+
   private final AtomicInteger arrivalCount = new AtomicInteger();
 
   private RankAgent(Line line, Function<TransportSettings, @Nullable Transport> opener) {
@@ -87,7 +91,8 @@ public final class RankAgent {
   }
 
   private Transport transport() {
-    return Objects.requireNonNull(transport, "this process is no rank of the world");
+    Transport open = transport == null ? over : transport;
+    return Objects.requireNonNull(open, "this process is no rank of the world");
   }
 
   /** Answers one call; false: there will be no more. */
@@ -344,7 +349,8 @@ public final class RankAgent {
   }
 
   private void close() {
-    transport().close();
+    over = transport();
+    over.close();
     transport = null;
     windows.clear();
   }

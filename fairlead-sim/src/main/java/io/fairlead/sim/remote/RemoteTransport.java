@@ -449,6 +449,9 @@ final class RemoteTransport implements Transport {
     private final long headerBytes;
     private final long[] blobs;
 
+    /** Accepted or refused here: what happened there is not asked. */
+    private boolean over;
+
     RemoteArrival(int id, int source, int handler, long headerBytes, long[] blobs) {
       this.id = id;
       this.source = source;
@@ -494,7 +497,13 @@ final class RemoteTransport implements Transport {
     }
 
     @Override
+    public boolean isOver() {
+      return over;
+    }
+
+    @Override
     public void accept(MemorySegment[] into, Landing landing) {
+      over = true;
       int landingId = nextId++;
       landings.put(landingId, new Pending(into, landing));
       call(Word.ACCEPT).number(id).number(landingId).memories(into);
@@ -503,6 +512,7 @@ final class RemoteTransport implements Transport {
 
     @Override
     public void refuse(TransportException cause) {
+      over = true;
       call(Word.REFUSE).number(id).failure(cause);
       done();
     }
