@@ -123,6 +123,9 @@ class RefusedBlockTest {
     pieces.get(2).close();
     pieces.get(4).close();
     device.context().reached().await();
+    while (device.memory().pendingFree() > 0) { // or who asks for them waits for that, and no more
+      LockSupport.parkNanos(100_000);
+    }
   }
 
   /**
