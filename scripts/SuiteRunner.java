@@ -27,10 +27,10 @@ import org.junit.platform.launcher.core.LauncherFactory;
  * failure with its trace, each skip with its reason, and at the end "N passed, N failed, N skipped".
  * Exit code 0 only if some passed and none failed; a single test may have been skipped.
  *
- * <p>Run as {@code java -cp CLASSES SuiteRunner TESTS [--list TAG | --suites] [SUITE...]}: TESTS is the jar or
- * the folder of the test classes, which is on the class path too; SUITE a simple name of a class,
- * with * for any letters, or one test of it, CLASS#TEST; all if none. With {@code --list} nothing is
- * run: a line CLASS#TEST for each test that has that tag; with {@code --suites} neither: a line for
+ * <p>Run as {@code java -cp CLASSES SuiteRunner TESTS [--list TAG | --suites] [SUITE...]}: TESTS is
+ * the jar or the folder of the test classes, which is on the class path too; SUITE a simple name of a
+ * class, with * for any letters, or one test of it, CLASS#TEST; all if none. With {@code --list} and
+ * {@code --suites} nothing is run: a line CLASS#TEST for each test that has that tag, or a line for
  * each suite.
  */
 class SuiteRunner implements TestExecutionListener {

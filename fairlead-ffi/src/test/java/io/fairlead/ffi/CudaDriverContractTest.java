@@ -189,9 +189,7 @@ class CudaDriverContractTest {
       String name = test.getTestMethod().orElseThrow().getName();
       letGoAndClose();
       List<String> traps = standIn.traps();
-      for (StandInLibrary.Live kind : StandInLibrary.Live.values()) {
-        assertThat(standIn.live(kind)).as("%s that are left", kind).isZero();
-      }
+      standIn.assertNothingIsLeft();
       if (!WRONG_ON_PURPOSE.contains(name)) {
         assertThat(traps).isEmpty();
       }

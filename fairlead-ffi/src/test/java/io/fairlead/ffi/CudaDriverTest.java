@@ -54,9 +54,7 @@ class CudaDriverTest {
   void close() {
     driver.close();
     assertThat(standIn.traps()).isEmpty();
-    for (StandInLibrary.Live kind : StandInLibrary.Live.values()) {
-      assertThat(standIn.live(kind)).as("%s that are left", kind).isZero();
-    }
+    standIn.assertNothingIsLeft();
     standIn.reset();
   }
 

@@ -49,9 +49,7 @@ class CudaFreedMemoryTest {
     held.forEach(Runnable::run);
     driver.close();
     assertThat(standIn.traps()).isEmpty();
-    for (StandInLibrary.Live kind : StandInLibrary.Live.values()) {
-      assertThat(standIn.live(kind)).as("%s that are left", kind).isZero();
-    }
+    standIn.assertNothingIsLeft();
     standIn.reset();
   }
 

@@ -50,9 +50,7 @@ class FaultsOnCudaTest {
     driver.close();
     tasks.close();
     assertThat(standIn.traps()).isEmpty();
-    for (StandInLibrary.Live kind : StandInLibrary.Live.values()) {
-      assertThat(standIn.live(kind)).as("%s that are left", kind).isZero();
-    }
+    standIn.assertNothingIsLeft();
     standIn.reset();
   }
 

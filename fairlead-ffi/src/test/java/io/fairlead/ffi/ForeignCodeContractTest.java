@@ -80,9 +80,7 @@ class ForeignCodeContractTest {
     void nothingIsLeft() {
       close();
       List<String> traps = standIn.traps();
-      for (StandInLibrary.Live kind : StandInLibrary.Live.values()) {
-        assertThat(standIn.live(kind)).as("%s that are left", kind).isZero();
-      }
+      standIn.assertNothingIsLeft();
       assertThat(traps).filteredOn(trap -> !isLookAtStranger(trap)).isEmpty();
     }
 

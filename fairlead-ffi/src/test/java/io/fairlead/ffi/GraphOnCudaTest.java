@@ -42,9 +42,7 @@ class GraphOnCudaTest {
     void close() {
       super.close();
       List<String> traps = standIn.traps();
-      for (StandInLibrary.Live kind : StandInLibrary.Live.values()) {
-        assertThat(standIn.live(kind)).as("%s that are left", kind).isZero();
-      }
+      standIn.assertNothingIsLeft();
       assertThat(traps).isEmpty();
     }
   }

@@ -81,9 +81,7 @@ class OthersOnCudaTest {
       device.close();
       driver.close();
       assertThat(standIn.traps()).isEmpty();
-      for (StandInLibrary.Live kind : StandInLibrary.Live.values()) {
-        assertThat(standIn.live(kind)).as("%s that are left", kind).isZero();
-      }
+      standIn.assertNothingIsLeft();
     }
     tasks.close();
   }

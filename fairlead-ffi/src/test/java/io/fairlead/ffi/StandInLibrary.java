@@ -1,5 +1,6 @@
 package io.fairlead.ffi;
 
+import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
@@ -289,6 +290,13 @@ final class StandInLibrary {
   /** How often the function answered anything but success since the reset. */
   long refused(String function) {
     return count("standin_refused", function);
+  }
+
+  /** Once all is closed: of no kind is anything there any more. */
+  void assertNothingIsLeft() {
+    for (Live kind : Live.values()) {
+      assertThat(live(kind)).as("%s that are left", kind).isZero();
+    }
   }
 
   /** The next {@code count} calls of the function answer the status and do nothing. */

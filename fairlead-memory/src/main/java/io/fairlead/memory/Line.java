@@ -74,10 +74,6 @@ final class Line {
     return size;
   }
 
-  boolean isEmpty() {
-    return size == 0;
-  }
-
   /** Who came first of those that are here. */
   Budget.@Nullable Request peek() {
     return firstUpTo(NOBODY, 0);

@@ -44,7 +44,7 @@ class LineTest {
       check(random, seed);
     }
     assertThat(line.clear()).as("seed %d", seed).isEqualTo(expected);
-    assertThat(line.isEmpty()).isTrue();
+    assertThat(line.size()).isZero();
     assertThat(line.peek()).isNull();
   }
 

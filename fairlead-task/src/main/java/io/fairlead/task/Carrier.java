@@ -817,9 +817,6 @@ final class Carrier extends RoleThread {
   }
 
   private void beginCalls() {
-    if (Mutant.on("carriers.calls-while-searching")) {
-      return;
-    }
     CALLS.setOpaque(this, true);
     if (searches) {
       searches = false;

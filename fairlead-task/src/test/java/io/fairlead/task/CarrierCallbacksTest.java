@@ -84,6 +84,26 @@ class CarrierCallbacksTest {
     }
   }
 
+  /** Blocks until something has run; in vain, for so long at most. */
+  private static final class Blocks implements Runnable {
+    private final CountDownLatch begun = new CountDownLatch(1);
+    private final CountDownLatch ran = new CountDownLatch(1);
+    private final CountDownLatch ended = new CountDownLatch(1);
+    private volatile boolean inTime;
+
+    @Override
+    public void run() {
+      begun.countDown();
+      inTime = await(ran);
+      ended.countDown();
+    }
+
+    void assertItRanMeanwhile() {
+      await(ended);
+      assertThat(inTime).as("it ran while something blocked until it had").isTrue();
+    }
+  }
+
   /** A completion with a callback, whose settling runs it. */
   private static Runnable settles(Runnable callback) {
     Completion.Source<String> source = Completion.source();
@@ -113,23 +133,11 @@ class CarrierCallbacksTest {
   @ValueSource(ints = {1, 2, 4})
   void whatIsReadyGoesOnWhileACallbackBlocks(int regulars) {
     Carriers carriers = carriers(regulars);
-    CountDownLatch blocks = new CountDownLatch(1);
-    CountDownLatch ran = new CountDownLatch(1);
-    CountDownLatch done = new CountDownLatch(1);
-    AtomicBoolean inTime = new AtomicBoolean();
-    Once source =
-        new Once(
-            settles(
-                () -> {
-                  blocks.countDown();
-                  inTime.set(await(ran));
-                  done.countDown();
-                }));
-    Polled polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
-    await(blocks);
-    carriers.thread(ran::countDown).start();
-    await(done);
-    assertThat(inTime).as("the task ran while the callback waited for it").isTrue();
+    Blocks blocks = new Blocks();
+    Polled polled = carriers.addSource(new Once(settles(blocks)), Carriers.NAP_NANOS_MAX);
+    await(blocks.begun);
+    carriers.thread(blocks.ran::countDown).start();
+    blocks.assertItRanMeanwhile();
     carriers.removeSource(polled);
   }
 
@@ -149,26 +157,23 @@ class CarrierCallbacksTest {
   private void assertFoundGoesOn(int regulars, boolean byCallback) {
     Carriers carriers = carriers(regulars);
     Completion.Source<String> first = Completion.source();
-    CountDownLatch ran = new CountDownLatch(1);
-    AtomicBoolean inTime = new AtomicBoolean();
-    CountDownLatch done = new CountDownLatch(1);
+    Blocks blocks = new Blocks();
     Thread waiter =
         carriers.thread(
             () -> {
               String _ = first.completion().await();
-              ran.countDown();
+              blocks.ran.countDown();
             });
     waiter.start();
     Eventually.holds("it waits", () -> waiter.getState() == Thread.State.WAITING);
     sleeps(carriers);
-    Runnable blocking =
+    Runnable callback =
         settles(
             () -> {
               if (byCallback) {
                 first.complete("first");
               }
-              inTime.set(await(ran));
-              done.countDown();
+              blocks.run();
             });
     Once source =
         new Once(
@@ -176,11 +181,10 @@ class CarrierCallbacksTest {
               if (!byCallback) {
                 first.complete("first");
               }
-              blocking.run();
+              callback.run();
             });
     Polled polled = carriers.addSource(source, Carriers.NAP_NANOS_MAX);
-    await(done);
-    assertThat(inTime).as("the task ran while the callback waited for it").isTrue();
+    blocks.assertItRanMeanwhile();
     carriers.removeSource(polled);
   }
 
@@ -189,17 +193,12 @@ class CarrierCallbacksTest {
   @ValueSource(ints = {1, 2, 4})
   void whatIsReadyGoesOnWhileThePollOfASearcherBlocks(int regulars) {
     Carriers carriers = carriers(regulars);
-    CountDownLatch blocks = new CountDownLatch(1);
-    CountDownLatch ran = new CountDownLatch(1);
-    CountDownLatch done = new CountDownLatch(1);
-    AtomicBoolean inTime = new AtomicBoolean();
+    Blocks blocks = new Blocks();
     PollSource source =
         () -> {
-          boolean first = blocks.getCount() > 0;
+          boolean first = blocks.begun.getCount() > 0;
           if (first && carriers.anySearching() && !carriers.isWatcherAsleep()) {
-            blocks.countDown();
-            inTime.set(await(ran));
-            done.countDown();
+            blocks.run();
           }
           return 0;
         };
@@ -209,11 +208,10 @@ class CarrierCallbacksTest {
         () -> {
           carriers.ring();
           carriers.watch();
-          return blocks.getCount() == 0;
+          return blocks.begun.getCount() == 0;
         });
-    carriers.thread(ran::countDown).start();
-    await(done);
-    assertThat(inTime).as("the task ran while the poll waited for it").isTrue();
+    carriers.thread(blocks.ran::countDown).start();
+    blocks.assertItRanMeanwhile();
     carriers.removeSource(polled);
   }
 
@@ -290,21 +288,11 @@ class CarrierCallbacksTest {
   @ValueSource(ints = {2, 4})
   void otherSourcesAreSeenToWhileACallbackOfTheAttendantBlocks(int regulars) {
     Carriers carriers = carriers(regulars);
-    CountDownLatch blocks = new CountDownLatch(1);
-    CountDownLatch ran = new CountDownLatch(1);
-    CountDownLatch done = new CountDownLatch(1);
-    AtomicBoolean inTime = new AtomicBoolean();
-    Once other = new Once(settles(ran::countDown), false);
+    Blocks blocks = new Blocks();
+    Once other = new Once(settles(blocks.ran::countDown), false);
     Polled second = carriers.addSource(other, Carriers.NAP_NANOS_MAX);
     AtomicBoolean may = new AtomicBoolean();
-    Once callback =
-        new Once(
-            settles(
-                () -> {
-                  blocks.countDown();
-                  inTime.set(await(ran));
-                  done.countDown();
-                }));
+    Once callback = new Once(settles(blocks));
     PollSource held =
         new PollSource() {
           @Override
@@ -321,14 +309,13 @@ class CarrierCallbacksTest {
     Eventually.holds(
         "one attends", () -> Arrays.stream(carriers.all()).anyMatch(carriers::isAttendant));
     may.set(true);
-    await(blocks);
+    await(blocks.begun);
     Eventually.holds(
         "the others sleep",
         () -> Arrays.stream(carriers.all()).filter(Carrier::isParked).count() == regulars - 1);
     other.pending.set(true);
     carriers.ring();
-    await(done);
-    assertThat(inTime).as("the second source was polled meanwhile").isTrue();
+    blocks.assertItRanMeanwhile();
     carriers.removeSource(first);
     carriers.removeSource(second);
   }

@@ -17,18 +17,23 @@ import org.jspecify.annotations.Nullable;
 
 /** Buffers that leave the device and come back, beside copies that only copy. */
 final class SpillSuite implements PartwiseSuite {
-  private static final String LARGE_JOIN = "spill.join.h200";
+  /** A row of the large join. */
+  private record LargeJoin(String id, MemoryPool pool, Map<String, String> settings) {
+    static LargeJoin driver(String id, String reuse) {
+      return new LargeJoin(id, MemoryPool.DRIVER, Map.of("reuse", reuse));
+    }
+  }
 
   /** With our pool, and with the driver's: as it is, and with each reuse that it may. */
-  private static final List<String> LARGE_JOINS =
+  private static final List<LargeJoin> LARGE_JOINS =
       List.of(
-          LARGE_JOIN,
-          LARGE_JOIN + ".driver",
-          LARGE_JOIN + ".driver.none",
-          LARGE_JOIN + ".driver.events",
-          LARGE_JOIN + ".driver.opportunistic",
-          LARGE_JOIN + ".driver.internal",
-          LARGE_JOIN + ".driver.all");
+          new LargeJoin("spill.join.h200", MemoryPool.FAIRLEAD, Map.of()),
+          LargeJoin.driver("spill.join.h200.driver", "auto"),
+          LargeJoin.driver("spill.join.h200.driver.none", "none"),
+          LargeJoin.driver("spill.join.h200.driver.events", "events"),
+          LargeJoin.driver("spill.join.h200.driver.opportunistic", "opportunistic"),
+          LargeJoin.driver("spill.join.h200.driver.internal", "internal"),
+          LargeJoin.driver("spill.join.h200.driver.all", "events,opportunistic,internal"));
 
   private static final double PERCENT = 100;
 
@@ -140,7 +145,10 @@ final class SpillSuite implements PartwiseSuite {
             "a join in a quarter of its memory",
             List.of("spill.join"),
             () -> join(device, progress)),
-        new Part("a join of 40 GB in 20 GB", LARGE_JOINS, () -> largeJoin(device, progress)));
+        new Part(
+            "a join of 40 GB in 20 GB",
+            LARGE_JOINS.stream().map(LargeJoin::id).toList(),
+            () -> largeJoin(device, progress)));
   }
 
   private static Fairlead open(BenchDevice device, long hostBytes, @Nullable Path directory) {
@@ -284,38 +292,26 @@ final class SpillSuite implements PartwiseSuite {
   private static List<Row> largeJoin(BenchDevice device, Progress progress) {
     String why = device.quick() ? "not with --quick" : whyNotLarge(device);
     if (why != null) {
-      return LARGE_JOINS.stream().map(id -> Row.missing(id, why)).toList();
+      return LARGE_JOINS.stream().map(each -> Row.missing(each.id, why)).toList();
     }
     JoinTrial trial =
         new JoinTrial(
             LARGE_ROWS, LARGE_STREAMS, LARGE_STREAMS, device.driver(), LARGE_HOST_BYTES, progress);
     JoinTrial.Result inCore = trial.inCore();
     List<Row> rows = new ArrayList<>();
-    for (String id : LARGE_JOINS) {
-      JoinTrial.Result run =
-          id.equals(LARGE_JOIN)
-              ? trial.spilling(LARGE_DEVICE_BYTES, MemoryPool.FAIRLEAD)
-              : trial.spilling(LARGE_DEVICE_BYTES, MemoryPool.DRIVER, Map.of("reuse", reuse(id)));
-      double seconds = checked(run, inCore.result(), true);
-      progress.done(id + ": " + seconds + " s over " + inCore.seconds());
+    for (LargeJoin each : LARGE_JOINS) {
+      double seconds =
+          checked(
+              trial.spilling(LARGE_DEVICE_BYTES, each.pool, each.settings), inCore.result(), true);
+      progress.done(each.id + ": " + seconds + " s over " + inCore.seconds());
       rows.add(
           Row.ratio(
-                  id,
+                  each.id,
                   Samples.of(new double[] {seconds}),
                   Samples.of(new double[] {inCore.seconds()}))
               .bounds(2.5, 1.5));
     }
     return rows;
-  }
-
-  /** What the row allows the driver's pool to reuse; see fairlead.cuda.reuse. */
-  private static String reuse(String id) {
-    String last = id.substring(id.lastIndexOf('.') + 1);
-    return switch (last) {
-      case "driver" -> "auto";
-      case "all" -> "events,opportunistic,internal";
-      default -> last;
-    };
   }
 
   private static @Nullable String whyNotLarge(BenchDevice device) {
