@@ -142,6 +142,24 @@ class CudaFreedMemoryTest {
     assertThat(calls(WAIT, () -> allocate(stream, LARGE))).as("its own only").isEqualTo(1);
   }
 
+  /** Signals need events, too: streams that come and go must not keep them all. */
+  @Test
+  void onlySoManyEventsAreKeptForWhatWasFreed() {
+    assertThat(calls(RECORD, () -> freeOnStreamsThatGo(300))).isBetween(1L, 256L);
+    await(stream);
+    assertThat(calls(WAIT, () -> allocate(stream, LARGE))).isPositive();
+    assertThat(calls(RECORD, () -> freeOnStreamsThatGo(1))).as("and there is room again").isOne();
+  }
+
+  private void freeOnStreamsThatGo(int count) {
+    for (int i = 0; i < count; i++) {
+      long gone = driver.streamCreate(context, 0, null);
+      free(gone, SMALL);
+      await(gone);
+      driver.streamDestroy(gone);
+    }
+  }
+
   /** Others may capture it, and would have our event in their graph. */
   @Test
   void aStreamThatOthersKnowIsLeftAlone() {

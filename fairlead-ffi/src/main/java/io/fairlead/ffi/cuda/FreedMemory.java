@@ -32,6 +32,12 @@ final class FreedMemory {
   /** Smaller requests find a piece; they also come often. */
   static final long LARGE_BYTES = 2L << 20;
 
+  /**
+   * Streams that are seen to at a time, those that have gone included: until a large request comes
+   * each keeps one of the events that signals need, too.
+   */
+  private static final int PENDING_MAX = SignalEvents.COUNT / 8;
+
   /** What one stream has freed, from the free on that its event stands behind. */
   static final class Freed {
     private final CudaStream stream;
@@ -58,7 +64,7 @@ final class FreedMemory {
 
   /** Something was freed on the stream, which is entered and not captured. */
   void freed(CudaStream stream) {
-    if (stream.isLent() || isKnown(stream)) {
+    if (stream.isLent() || isKnownOrTooMany(stream)) {
       return;
     }
     SignalEvents.Node event = context.events.take();
@@ -74,14 +80,14 @@ final class FreedMemory {
     }
   }
 
-  private boolean isKnown(CudaStream stream) {
+  private boolean isKnownOrTooMany(CudaStream stream) {
     lock.lock();
     try {
       Freed known = stream.freed;
       if (known != null) {
         known.more = true;
       }
-      return known != null;
+      return known != null || pending.size() >= PENDING_MAX;
     } finally {
       lock.unlock();
     }
