@@ -75,10 +75,14 @@ final class MpiJob implements AutoCloseable {
 
   /** Waits for the end, which comes, or the test fails with what was printed so far. */
   int await() throws IOException, InterruptedException {
-    if (!process.waitFor(SECONDS_MAX, TimeUnit.SECONDS)) {
+    if (!endsWithin(SECONDS_MAX)) {
       throw new AssertionError("it hangs; so far it said:\n" + output());
     }
     return process.exitValue();
+  }
+
+  boolean endsWithin(int seconds) throws InterruptedException {
+    return process.waitFor(seconds, TimeUnit.SECONDS);
   }
 
   /** What all ranks and the launcher have printed. */
