@@ -141,6 +141,18 @@ public final class HostBlocks {
     return slot.lend(bytes, user == null ? CallSite.here() : user);
   }
 
+  /**
+   * Whether blocks were given back that the device still uses: they are free by themselves soon.
+   */
+  public boolean isAnyPending() {
+    lock.lock();
+    try {
+      return small.isAnyPending() || large.isAnyPending();
+    } finally {
+      lock.unlock();
+    }
+  }
+
   /** So that the end of these uses is known when it comes, and a later try finds it. */
   private static void askFor(List<Mark> uses) {
     if (!Mutant.on("staging.ask.skip")) {

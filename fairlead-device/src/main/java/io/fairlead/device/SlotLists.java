@@ -132,6 +132,10 @@ final class SlotLists {
     return found;
   }
 
+  boolean isAnyPending() {
+    return pendingBytes > 0;
+  }
+
   /** Whether free halves have become a whole of that size; smaller ones come first. */
   private boolean putTogether(int sizeClass) {
     boolean found = false;

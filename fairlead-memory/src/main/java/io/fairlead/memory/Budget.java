@@ -1315,6 +1315,16 @@ final class Budget {
     }
   }
 
+  /** How often somebody has got or given back something. */
+  long changes() {
+    lock.lock();
+    try {
+      return changes;
+    } finally {
+      lock.unlock();
+    }
+  }
+
   /** Bytes that are neither in use nor promised. */
   long freeBytes() {
     lock.lock();

@@ -110,6 +110,11 @@ final class HostTier {
     return pieces;
   }
 
+  /** Whether there is more room once the device has done with what was given back. */
+  boolean comes() {
+    return blocks.isAnyPending();
+  }
+
   /** Every piece but the last is a multiple of this, for files. */
   long unitBytes() {
     return Math.min(chunkBytes, UNIT_MAX);

@@ -79,7 +79,9 @@ import org.jspecify.annotations.Nullable;
  * before if that was shorter, so that 100,000 who wait cost a part of one processor; and while
  * somebody waits there is one in each GRACE: for what nobody posts (a thread that parks elsewhere,
  * a task that ended with a lease). What was found is looked at once more before anybody is told:
- * who was stuck all the while had no way to change anything.
+ * who was stuck all the while had no way to change anything. What is not certain others may change
+ * at any time; so at last somebody only adds up what there is, and while that is enough, nobody is
+ * rolled back for up to GRACE.
  *
  * <h2>Why it ends</h2>
  *
@@ -96,6 +98,7 @@ import org.jspecify.annotations.Nullable;
  * POSTED      | any              | look   | atomic: posts since the look began; 0: nobody is looking
  * TIMER       | look; the timer  | look   | compare-and-set
  * lastNanos   | look             | look   | volatile: one look at a time
+ * beforeTold  | tests            | look   | volatile
  * </pre>
  *
  * <p>Locks: budget's, storages', the turn's, and those of the graph of waits, one after the other.
@@ -107,11 +110,15 @@ final class Ladder {
   /** The same; tests that cannot wait say 0. */
   static volatile long graceNanos = GRACE_NANOS;
 
+  /** For tests: what happens between the last look and the verdict. */
+  static volatile Runnable beforeTold = () -> {};
+
   /** A look may take this part of one processor. */
   private static final int PAUSE_FACTOR = 4;
 
   private static final long PAUSE_NANOS_MAX = 50_000_000;
   private static final int WAITERS_MAX = 8;
+  private static final int SUMS_MAX = 16;
 
   private static final Set<Ladder> ACTIVE = ConcurrentHashMap.newKeySet();
   private static final AtomicInteger POSTED = new AtomicInteger();
@@ -902,7 +909,11 @@ final class Ladder {
             waits.ladder.budget.limit() - outside,
             alone ? "all that is in its way is its own" : why(level, attempt.account.task),
             graph);
+    beforeTold.run();
     boolean isNeedless = waits.ladder.couldGrant(attempt, firstInTheWay(waits, rest));
+    if (isNeedless && mayDoubt(level, waits)) {
+      return; // what is not certain may have changed by who was not looked at: look again
+    }
     LongAdder kinds = alone ? waits.ladder.splits : waits.ladder.rollbacks;
     if (!waits.fail(verdict, attempt, () -> waits.ladder.count(kinds, isNeedless))) {
       return; // it was granted just now
@@ -913,6 +924,13 @@ final class Ladder {
         each.fail(verdict, null, () -> {});
       }
     }
+  }
+
+  /** Not for ever: where the driver has less than the limit, a sum says little. */
+  private static boolean mayDoubt(Level level, Blocked waits) {
+    return level != Level.CERTAIN
+        && waits.suspicion.doubt(System.nanoTime(), graceNanos)
+        && !Mutant.on("oom.second-look.skip");
   }
 
   private void count(LongAdder kind, boolean isNeedless) {
@@ -931,12 +949,23 @@ final class Ladder {
     if (attempt.reserved > 0 || spiller.isExhausted()) {
       return false;
     }
+    for (int i = 0; i < SUMS_MAX; i++) {
+      long changes = budget.changes();
+      long comes = comes();
+      if (changes == budget.changes()) { // else something may be counted twice, or not at all
+        return bytes <= comes;
+      }
+    }
+    return false;
+  }
+
+  private long comes() {
     MemoryStats stats = budget.stats();
     long comes = stats.limit() - stats.inUse() - stats.reserved() + stats.pendingFree();
     for (Storage storage : live) {
-      comes += storage.spillableBytes();
+      comes += storage.spillableBytes(); // also of one that is being copied
     }
-    return bytes <= comes;
+    return comes;
   }
 
   /** What it asks for, or who has the turn that it waits for. */

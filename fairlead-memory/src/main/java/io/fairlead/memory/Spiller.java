@@ -524,8 +524,13 @@ final class Spiller {
     }
     left = left.without(-sendPack());
     descend(without);
-    full |= tooLarge < Long.MAX_VALUE;
+    full |= tooLarge < Long.MAX_VALUE && !comesBelow();
     return left;
+  }
+
+  /** Whether there is more room below soon, without anybody's help: then this looks again. */
+  private boolean comesBelow() {
+    return host != null && host.comes() && !Mutant.on("spill.full.hasty");
   }
 
   /** Nobody has used it for a grace, nor uses it. */

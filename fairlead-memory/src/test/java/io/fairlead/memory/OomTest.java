@@ -1009,6 +1009,49 @@ class OomTest {
     assertThat(runs).hasValueGreaterThan(1);
   }
 
+  /** A lease ends between the last look and the verdict; what was suspected is not so any more. */
+  private long rollbacksWhereALeaseEndsAtLast() {
+    try (TestDevice stepped = TestDevice.stepped(config())) {
+      Device slow = stepped.device;
+      DeviceBuffer idle = stepped.filled(stepped.stepper(), 60 * KIB, 7);
+      Lease lease = idle.lease(slow.stream());
+      Ladder.beforeTold = lease::close;
+      try (TaskScope<Long> scope = stepped.tasks.scope()) {
+        Fork<Long> tries =
+            scope.fork(eager("tries"), () -> Oom.retry(slow, () -> keepAndWant(slow, 30, 40)));
+        while (tries.state() == Fork.State.RUNNING) {
+          stepped.stepper().completeAll();
+        }
+        assertThat(scope.join()).containsExactly(70L * KIB);
+      } finally {
+        Ladder.beforeTold = () -> {};
+      }
+      lease.close();
+      idle.close();
+      return slow.memory().waits().rollbacks();
+    }
+  }
+
+  private static long keepAndWant(Device device, int keptKib, int wantedKib) {
+    try (DeviceBuffer kept = device.allocate(keptKib * KIB);
+        Hold hold = kept.hold();
+        DeviceBuffer wanted = device.allocate(wantedKib * KIB)) {
+      return hold == null ? 0 : kept.bytes() + wanted.bytes();
+    }
+  }
+
+  @Test
+  void whatIsOnlySuspectedIsAddedUpBeforeAnybodyIsTold() {
+    assertThat(rollbacksWhereALeaseEndsAtLast()).as("rollbacks").isZero();
+  }
+
+  @Test
+  void whoDoesNotAddUpIsFound() {
+    try (var _ = Mutant.enable("oom.second-look.skip")) {
+      assertThat(rollbacksWhereALeaseEndsAtLast()).as("rollbacks").isOne();
+    }
+  }
+
   // --- leaving ------------------------------------------------------------------------------
 
   @Test

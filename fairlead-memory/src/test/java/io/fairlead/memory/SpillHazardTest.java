@@ -58,6 +58,10 @@ class SpillHazardTest {
   }
 
   void open(DeviceConfig contexts) {
+    open(contexts, 1 << 20);
+  }
+
+  private void open(DeviceConfig contexts, long hostBytes) {
     MemoryConfig config =
         MemoryConfig.defaults()
             .withPool(pool())
@@ -66,7 +70,7 @@ class SpillHazardTest {
             .withChunk(4096)
             .withWait(Duration.ofHours(1))
             .withGrace(Duration.ofHours(1))
-            .withSpill(SpillConfig.TO_HOST.withHostBytesMax(1 << 20));
+            .withSpill(SpillConfig.TO_HOST.withHostBytesMax(hostBytes));
     world = TestDevice.stepped(config, contexts);
     device = world.device;
     stepper = world.stepper();
@@ -242,6 +246,37 @@ class SpillHazardTest {
     assertContent(buffer, 9);
     buffer.close();
     assertNothingIsLeft();
+  }
+
+  /** What is below has room for one, and the device still reads what was there. */
+  private boolean isFullWhileRoomBelowComes() throws Exception {
+    close();
+    open(DeviceConfig.defaults(), BYTES);
+    DeviceBuffer first = spilled(1);
+    DeviceBuffer second = filled(2);
+    DeviceBuffer third = filled(3);
+    first.slice(0, BYTES / 2).fill((byte) 4); // comes back for that, and is not what is below then
+    CompletableFuture<DeviceBuffer> wanted = beside(() -> device.allocate(BYTES));
+    awaitWaiting();
+    device.spiller().awaitLook();
+    boolean full = device.spiller().isExhausted();
+    DeviceBuffer fourth = stepUntil(wanted);
+    assertContent(third, 3);
+    List.of(first, second, third, fourth).forEach(DeviceBuffer::close);
+    assertNothingIsLeft();
+    return full;
+  }
+
+  @Test
+  void whereRoomBelowComesByItselfItIsNotFull() throws Exception {
+    assertThat(isFullWhileRoomBelowComes()).isFalse();
+  }
+
+  @Test
+  void whoTakesItForFullIsFound() throws Exception {
+    try (var _ = Mutant.enable("spill.full.hasty")) {
+      assertThat(isFullWhileRoomBelowComes()).isTrue();
+    }
   }
 
   // --- H1, H2: reading for the image what is not, or no longer, there
