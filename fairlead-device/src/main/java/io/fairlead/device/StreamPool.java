@@ -7,8 +7,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The streams that tasks draw from: an idle one first, then a new one up to the limit, then one
- * that has the fewest tasks on it. Streams are never given back to the driver before the context
- * closes.
+ * that has the fewest tasks on it, which is also what there is where the driver has no memory for a
+ * new one. Streams are never given back to the driver before the context closes.
  *
  * <p>Streams are made on the owner's thread, one after the other, so that there is no reservation
  * to keep: who finds nothing to share goes there, looks again, and only then makes one. No lock is
@@ -47,8 +47,12 @@ final class StreamPool {
   private DeviceStream makeShared() {
     DeviceStream stream = shared; // several may have come at once
     if (stream == null) {
-      stream = context.createPooled(0);
-      shared = stream;
+      try {
+        stream = context.createPooled(0);
+        shared = stream;
+      } catch (OutOfDeviceMemoryException refused) {
+        stream = share(0, refused); // the next one tries again
+      }
     }
     return stream;
   }
@@ -90,7 +94,12 @@ final class StreamPool {
     if (known != null) {
       return known;
     }
-    Slot made = new Slot(context.createPooled(priority), priority);
+    Slot made;
+    try {
+      made = new Slot(context.createPooled(priority), priority);
+    } catch (OutOfDeviceMemoryException refused) {
+      return share(priority, refused);
+    }
     made.leases = 1;
     lock.lock();
     try {
@@ -114,6 +123,22 @@ final class StreamPool {
       }
       if (chosen == null) {
         throw new AssertionError("a full pool has streams");
+      }
+      chosen.leases++;
+      return chosen.stream;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** With others, since the driver has no memory for another one. On the owner. */
+  private DeviceStream share(int priority, OutOfDeviceMemoryException refused) {
+    lock.lock();
+    try {
+      Slot chosen = best(priority, true);
+      chosen = chosen != null ? chosen : best(priority, false);
+      if (chosen == null) {
+        throw refused;
       }
       chosen.leases++;
       return chosen.stream;

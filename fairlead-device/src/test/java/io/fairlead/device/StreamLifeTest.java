@@ -4,6 +4,7 @@ import static io.fairlead.device.World.work;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.fairlead.device.spi.DriverCall;
 import io.fairlead.task.Collected;
 import io.fairlead.task.Completion;
 import io.fairlead.task.TaskScope;
@@ -92,6 +93,46 @@ class StreamLifeTest {
       }
       scope.join();
       assertThat(used).hasSize(3);
+    }
+  }
+
+  @Test
+  void whereTheDriverHasNoMemoryForAStreamTasksShareThoseThatThereAre() throws Exception {
+    try (World world = new World(FakeDriver.strict());
+        TaskScope<Void> scope = world.tasks.scope()) {
+      Set<Long> used = ConcurrentHashMap.newKeySet();
+      CountDownLatch all = new CountDownLatch(3);
+      CountDownLatch first = new CountDownLatch(1);
+      for (int i = 0; i < 3; i++) {
+        boolean makes = i == 0;
+        scope.fork(
+            () -> {
+              if (!makes) {
+                first.await();
+              }
+              used.add(world.context.stream().id());
+              world.driver.refuseAlways(DriverCall.STREAM_CREATE, true);
+              first.countDown();
+              all.countDown();
+              all.await(); // all hold theirs at once
+              work(world.context.stream(), "work");
+              return null;
+            });
+      }
+      scope.join();
+      assertThat(used).hasSize(1);
+      DeviceStream ofThreads = world.context.stream(); // this one never entered
+      assertThat(used).contains(ofThreads.id());
+    }
+  }
+
+  @Test
+  void whereThereIsNoneToShareThatIsSaid() {
+    try (World world = new World(FakeDriver.strict())) {
+      world.driver.refuseAlways(DriverCall.STREAM_CREATE, true);
+      assertThatThrownBy(() -> world.context.stream())
+          .isInstanceOf(OutOfDeviceMemoryException.class)
+          .hasMessageContaining("create stream on device 0");
     }
   }
 

@@ -6,6 +6,7 @@ import io.fairlead.device.DeviceException;
 import io.fairlead.device.DeviceStream;
 import io.fairlead.device.HostBlock;
 import io.fairlead.device.Mark;
+import io.fairlead.device.OutOfDeviceMemoryException;
 import io.fairlead.fault.Mutant;
 import io.fairlead.task.BriefLock;
 import io.fairlead.task.Completion;
@@ -761,15 +762,15 @@ final class Spiller {
    *     place, or it is given back
    */
   private Begun beginCopy(Storage storage, @Nullable Image before, @Nullable Wish wish) {
+    refused = false;
     Lane lane = lane(storage);
     HostImage again = lane == null ? null : again(before);
     if (before != null && again == null) {
       before.release();
     }
     if (lane == null) {
-      return Begun.NOT_NOW;
+      return !refused || (wish == null && isRefusedForOnce()) ? Begun.NOT_NOW : Begun.FULL;
     }
-    refused = false;
     HostImage image = again == null ? begin(storage.bytes) : again;
     if (image == null) {
       return wish == null && isRefusedForOnce() ? Begun.NOT_NOW : Begun.FULL;
@@ -1165,8 +1166,9 @@ final class Spiller {
    * do. Null while all have enough.
    */
   private @Nullable Lane lane(Storage storage) {
-    if (lanes.isEmpty()) {
-      openStreams();
+    if (lanes.isEmpty() && !openStreams()) {
+      refused = true;
+      return null;
     }
     Lane first = lanes.getFirst();
     boolean goesFirst = storage.bytes >= LARGE_BYTES && isIdle(storage.frontier());
@@ -1182,19 +1184,30 @@ final class Spiller {
     return idlest.operations < operationsMax ? idlest : null;
   }
 
-  private void openStreams() {
+  /**
+   * As many as the driver has memory for: it is asked late, perhaps, and the way up may be a lane.
+   *
+   * @return false if there is none
+   */
+  private boolean openStreams() {
     List<DeviceStream> opened = new ArrayList<>();
     try {
       for (int i = 0; i < LANES + 1; i++) {
         opened.add(context.openStream(0));
       }
-    } catch (RuntimeException | Error refused) {
+    } catch (OutOfDeviceMemoryException refusal) {
+      // fewer will do
+    } catch (RuntimeException | Error failure) {
       opened.forEach(DeviceStream::close); // the next look opens all of them again
-      throw refused;
+      throw failure;
     }
-    up = opened.removeLast();
+    if (opened.isEmpty()) {
+      return false;
+    }
+    up = opened.size() == 1 ? opened.getFirst() : opened.removeLast();
     opened.forEach(stream -> lanes.add(new Lane(stream)));
     preparePieces();
+    return true;
   }
 
   /** Without that small storages are copied one by one, and as well. */

@@ -224,6 +224,81 @@ class SpillTest {
     world.awaitNothingInUse();
   }
 
+  /** The driver's memory may be used up, by others, say, before anything has to leave. */
+  @Test
+  void itSpillsWithTheStreamsThatTheDriverHasMemoryFor() {
+    for (int left = 1; left < 4; left++) {
+      ScarceStreams streams = new ScarceStreams();
+      world =
+          TestDevice.open(
+              MemoryConfig.defaults().withLimit(LIMIT).withSpill(host(1 << 20)), streams::around);
+      device = world.device;
+      List<DeviceBuffer> buffers = filled(1, 3);
+      streams.left.set(left);
+      try (Errors errors = new Errors();
+          DeviceBuffer other = device.allocate(BYTES)) {
+        other.fill((byte) 9);
+        assertThat(other.toBytes()).containsOnly(9);
+        assertThat(errors.messages).as("%d streams", left).isEmpty();
+      }
+      assertContents(buffers);
+      buffers.forEach(DeviceBuffer::close);
+      world.awaitNothingInUse();
+      world.close();
+    }
+    world = null;
+  }
+
+  @Test
+  void whereThereIsNoneNothingLeavesUntilThereIsOne() {
+    ScarceStreams streams = new ScarceStreams();
+    world =
+        TestDevice.open(
+            MemoryConfig.defaults()
+                .withLimit(LIMIT)
+                .withWait(Duration.ofMillis(500))
+                .withSpill(host(1 << 20)),
+            streams::around);
+    device = world.device;
+    List<DeviceBuffer> buffers = filled(1, 3);
+    streams.left.set(0);
+    try (Errors errors = new Errors()) {
+      assertThatThrownBy(() -> device.allocate(BYTES))
+          .isInstanceOf(OutOfDeviceMemoryException.class);
+      assertThat(errors.messages).isEmpty();
+    }
+    streams.left.set(1);
+    try (DeviceBuffer other = device.allocate(BYTES)) {
+      assertThat(other.bytes()).isEqualTo(BYTES);
+    }
+    assertContents(buffers);
+    buffers.forEach(DeviceBuffer::close);
+    world.awaitNothingInUse();
+  }
+
+  /** A driver with memory for so many more streams. */
+  private static final class ScarceStreams {
+    final AtomicInteger left = new AtomicInteger(Integer.MAX_VALUE);
+
+    Driver around(Driver driver) {
+      InvocationHandler handler =
+          (_, method, arguments) -> {
+            if (method.getName().equals("streamCreate") && left.getAndDecrement() <= 0) {
+              throw new DriverException(
+                  DriverException.OUT_OF_MEMORY, "OUT_OF_MEMORY", false, "no stream", null);
+            }
+            try {
+              return method.invoke(driver, arguments);
+            } catch (InvocationTargetException e) {
+              throw e.getCause();
+            }
+          };
+      return (Driver)
+          Proxy.newProxyInstance(
+              Driver.class.getClassLoader(), new Class<?>[] {Driver.class}, handler);
+    }
+  }
+
   /** Ends by the test's timeout if it never comes to that. */
   private void awaitInUse(long bytes) {
     while (device.memory().inUse() != bytes) {
