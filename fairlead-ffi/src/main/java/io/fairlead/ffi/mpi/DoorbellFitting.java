@@ -117,15 +117,11 @@ final class DoorbellFitting {
   }
 
   private static boolean canWait() {
-    try {
-      if (Futex.isAvailable()) {
-        return true;
-      }
-      sayNone("the system has no futex", null);
-    } catch (RuntimeException | LinkageError failure) {
-      sayNone("the system's futex cannot be called", failure);
+    String missing = missingFutex();
+    if (!missing.isEmpty()) {
+      sayNone(missing);
     }
-    return false;
+    return missing.isEmpty();
   }
 
   private @Nullable NamelessFile make() {
@@ -135,8 +131,32 @@ final class DoorbellFitting {
     try {
       return NamelessFile.create(Doorbell.bytes(size), new SecureRandom().nextLong());
     } catch (IOException | RuntimeException | LinkageError failure) {
-      sayNone("memory that ranks share cannot be made", failure);
+      sayNone("memory that ranks share cannot be made (" + failure.getMessage() + ")");
       return null;
+    }
+  }
+
+  /** Why ranks of this host cannot wake each other; empty if they can. */
+  static String missing() {
+    if (!isWanted()) {
+      return "-D" + PROPERTY + "=off says so";
+    }
+    String futex = missingFutex();
+    if (!futex.isEmpty()) {
+      return futex;
+    }
+    try (NamelessFile _ = NamelessFile.create(Doorbell.bytes(1), 1)) {
+      return "";
+    } catch (IOException | RuntimeException | LinkageError failure) {
+      return "memory that ranks share cannot be made (" + failure.getMessage() + ")";
+    }
+  }
+
+  private static String missingFutex() {
+    try {
+      return Futex.isAvailable() ? "" : "the system has no futex";
+    } catch (RuntimeException | LinkageError failure) {
+      return "the system's futex cannot be called (" + failure.getMessage() + ")";
     }
   }
 
@@ -150,16 +170,15 @@ final class DoorbellFitting {
           Doorbell.bytes(size),
           said.get(JAVA_LONG, MARK_AT));
     } catch (IOException | RuntimeException failure) {
-      sayNone("the memory that " + maker + " has made cannot be mapped", failure);
+      sayNone("the memory of " + maker + " cannot be mapped (" + failure.getMessage() + ")");
       return null;
     }
   }
 
-  private static void sayNone(String why, @Nullable Throwable cause) {
+  private static void sayNone(String why) {
     LOG.log(
         System.Logger.Level.WARNING,
         why
-            + (cause == null ? "" : " (" + cause.getMessage() + ")")
             + ", so ranks that have nothing to do cannot be woken by a message: all of them nap,"
             + " 0.7 ms at most; -D"
             + PROPERTY

@@ -341,26 +341,29 @@ final class MpiTrouble {
 
   /** Each sleeps until the other's packet has come, with nothing else to wake it. */
   private static void rest() {
-    rest(400);
+    rest(Duration.ofSeconds(30));
   }
 
   private static void restUnrung() {
     try (Mutant.Handle _ = Mutant.enable("doorbell.never-rings")) {
-      rest(1);
+      rest(Duration.ofSeconds(3));
     }
   }
 
-  private static void rest(int rounds) {
+  private static void rest(Duration patience) {
     MpiProcess process = MpiProcess.enter();
     MpiWire wire = MpiWire.open(process, process.library.world);
     Ends ends = new Ends();
-    Sleep sleep = new Sleep();
+    Sleep sleep = new Sleep(wire, ends, patience);
     boolean rung = true;
-    for (int round = 0; round < rounds && rung; round++) {
-      if (wire.rank() == 0 || round > 0) {
-        send(wire, 1 - wire.rank(), round);
+    for (int round = 1; round <= 400 && rung; round++) {
+      if (wire.rank() == 0) {
+        send(wire, 1, round);
+        rung = sleep.until(round);
+      } else {
+        rung = sleep.until(round);
+        send(wire, 0, round);
       }
-      rung = sleep.until(wire, ends, wire.rank() == 0 ? round + 1 : round + 2, round == rounds - 1);
     }
     say("rank " + wire.rank() + (rung ? " was rung, and slept: " + sleep.slept : " was not rung"));
     wire.close();
@@ -369,18 +372,26 @@ final class MpiTrouble {
 
   /** Sleeps as a loop does, but for the end that each of its naps has. */
   private static final class Sleep {
+    private final MpiWire wire;
+    private final Ends ends;
+    private final Duration patience;
     private final Thread self = Thread.currentThread();
     boolean slept;
 
-    /** False: nobody rang. The last packet of all does not come to rank 1. */
-    boolean until(MpiWire wire, Ends ends, int packets, boolean last) {
-      int wanted = wire.rank() == 1 && last ? packets - 1 : packets;
-      long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-      while (ends.packets.size() < wanted) {
+    Sleep(MpiWire wire, Ends ends, Duration patience) {
+      this.wire = wire;
+      this.ends = ends;
+      this.patience = patience;
+    }
+
+    /** False: nobody rang. */
+    boolean until(int packets) {
+      long deadline = System.nanoTime() + patience.toNanos();
+      while (ends.packets.size() < packets) {
         boolean announced = wire.announceRest(() -> LockSupport.unpark(self));
         if (wire.poll(ends) == 0 && announced && wire.mayRest()) {
+          slept = true;
           while (wire.isResting()) {
-            slept = true;
             LockSupport.parkNanos(deadline - System.nanoTime());
             if (System.nanoTime() - deadline > 0) {
               return false;
