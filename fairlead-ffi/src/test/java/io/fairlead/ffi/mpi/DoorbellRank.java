@@ -109,7 +109,7 @@ final class DoorbellRank implements AutoCloseable {
     if (kind == 0) {
       LockSupport.parkNanos(random.nextInt(200_000));
     } else {
-      for (int i = random.nextInt(1 << kind + 2); i > 0; i--) {
+      for (int i = random.nextInt(1 << (kind + 2)); i > 0; i--) {
         Thread.onSpinWait();
       }
     }
