@@ -166,8 +166,7 @@ final class CommEngine {
   private CommLoop startLoop() {
     return CommLoop.start(
         opener != null ? opener : tasks.owner("comm-" + rank(), Role.COMM),
-        transport.caps().progress(),
-        this::progress,
+        transport.caps().progress() ? new LoopProgress() : null,
         this::abort);
   }
 
@@ -333,13 +332,58 @@ final class CommEngine {
   }
 
   /** On the communication thread: looks, unless tasks have looked since it last came here. */
-  private int progress() {
-    int others = (int) LOOKS.getOpaque(this);
-    if (others != looksSeen) {
+  private final class LoopProgress implements Rest.Progress {
+    private final Runnable bell = CommEngine.this::ringLoop;
+
+    @Override
+    public int poll() {
+      return othersLook() ? 0 : look(0, 1);
+    }
+
+    @Override
+    public int pollBeforeRest() {
+      return othersLook() ? 0 : lookBeforeRest(bell);
+    }
+
+    private boolean othersLook() {
+      int others = (int) LOOKS.getOpaque(CommEngine.this);
+      boolean look = others != looksSeen;
       looksSeen = others;
+      return look;
+    }
+
+    @Override
+    public boolean isResting() {
+      return transport.isResting();
+    }
+
+    @Override
+    public void endRest() {
+      transport.endRest();
+    }
+  }
+
+  private void ringLoop() {
+    CommLoop started = loop;
+    if (started != null) {
+      started.ring();
+    }
+  }
+
+  /** One look that decides whether the loop may sleep until {@code bell} runs: below 0. */
+  private int lookBeforeRest(Runnable bell) {
+    if (!turn.tryTake()) {
       return 0;
     }
-    return look(0, 1);
+    try {
+      boolean late = Mutant.on("comm.polls-before-it-announces");
+      boolean announced = !late && transport.announceRest(bell);
+      int found = transport.poll();
+      announced |= late && transport.announceRest(bell);
+      return announced && found == 0 && transport.mayRest() ? -1 : found;
+    } finally {
+      turn.give();
+    }
   }
 
   /**
@@ -399,10 +443,7 @@ final class CommEngine {
 
     @Override
     public void parks() {
-      CommLoop started = loop;
-      if (started != null) {
-        started.ring();
-      }
+      ringLoop();
     }
 
     @Override

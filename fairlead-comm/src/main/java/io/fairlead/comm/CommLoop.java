@@ -8,7 +8,6 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
-import java.util.function.IntSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -16,9 +15,9 @@ import org.jspecify.annotations.Nullable;
  * messages, affine tasks, and the transport's progress where it needs any.
  *
  * <p><b>Idle</b>, a loop that has to poll goes the way of every {@link Owner}: spin, unless it has
- * one processor only, yield for 200 µs, then naps that grow with the silence up to {@link
- * #NAP_NANOS_MAX}, since nothing announces what the transport would find. What is pushed ends a nap
- * at once: the push rings, and {@link #isReady} is asked between the announcement of a nap and the
+ * one processor only, yield for 200 µs, then naps that grow with the silence, up to {@link
+ * Rest#NAP_NANOS_MAX} unless the transport can ring: see {@link Rest}. What is pushed ends a nap at
+ * once: the push rings, and {@link #isReady} is asked between the announcement of a nap and the
  * nap.
  *
  * <p>The queue is intrusive, many producers and one consumer: a push is one exchange and one write,
@@ -36,6 +35,7 @@ import org.jspecify.annotations.Nullable;
  *   <tr><td>newest</td><td>producers</td><td>same, loop</td><td>getAndSet: orders the producers</td></tr>
  *   <tr><td>LoopNode.next</td><td>producer of the next node</td><td>consumer</td><td>volatile</td></tr>
  *   <tr><td>oldest</td><td>consumer: loop, then holder of late</td><td>same</td><td>plain; ended hands it over</td></tr>
+ *   <tr><td>rest</td><td>loop</td><td>loop, and affine tasks on its thread</td><td>plain</td></tr>
  *   <tr><td>ending</td><td>loop</td><td>loop</td><td>plain</td></tr>
  *   <tr><td>ended</td><td>loop, once</td><td>producers</td><td>volatile</td></tr>
  * </table>
@@ -46,16 +46,11 @@ final class CommLoop implements PollSource {
   /** Nodes run before the transport is polled again. */
   private static final int QUANTUM = 64;
 
-  /**
-   * The longest nap of a loop that has to poll: the first message after a long silence comes half
-   * of it late on average. A nap costs some 13 to 23 µs of a processor, which is 2 to 3 %; an idle
-   * engine was measured at 3.6 to 4.6 %.
-   */
-  private static final long NAP_NANOS_MAX = 700_000;
-
   private final @Nullable Owner owner;
-  private final boolean progresses;
-  private final IntSupplier progress;
+
+  /** Null: the transport needs no progress. */
+  private final @Nullable Rest rest;
+
   private final Consumer<Throwable> onFault;
   private final AtomicReference<LoopNode> newest;
   private final ReentrantLock late = new ReentrantLock();
@@ -66,13 +61,9 @@ final class CommLoop implements PollSource {
   private volatile boolean ended;
 
   private CommLoop(
-      @Nullable Owner owner,
-      boolean progresses,
-      IntSupplier progress,
-      Consumer<Throwable> onFault) {
+      @Nullable Owner owner, Rest.@Nullable Progress progress, Consumer<Throwable> onFault) {
     this.owner = owner;
-    this.progresses = progresses;
-    this.progress = progress;
+    this.rest = progress == null ? null : new Rest(progress, System::nanoTime);
     this.onFault = onFault;
     LoopNode stub = new Stub();
     this.newest = new AtomicReference<>(stub);
@@ -80,16 +71,17 @@ final class CommLoop implements PollSource {
     this.ended = owner == null;
   }
 
+  /** With what makes progress, if the transport needs any. */
   static CommLoop start(
-      Owner owner, boolean progresses, IntSupplier progress, Consumer<Throwable> onFault) {
-    CommLoop loop = new CommLoop(owner, progresses, progress, onFault);
+      Owner owner, Rest.@Nullable Progress progress, Consumer<Throwable> onFault) {
+    CommLoop loop = new CommLoop(owner, progress, onFault);
     owner.addSource(loop);
     return loop;
   }
 
   /** A loop for a communicator that closed before it needed one: everything is late. */
   static CommLoop ended() {
-    return new CommLoop(null, false, () -> 0, fault -> {});
+    return new CommLoop(null, null, fault -> {});
   }
 
   boolean isOwnThread() {
@@ -129,7 +121,7 @@ final class CommLoop implements PollSource {
       end.complete(null);
       return done;
     }
-    return done + (progresses ? progress.getAsInt() : 0);
+    return done + (rest == null ? 0 : rest.poll(done > 0));
   }
 
   private void run(LoopNode node) {
@@ -156,17 +148,17 @@ final class CommLoop implements PollSource {
 
   @Override
   public boolean hasPending() {
-    return !ended && (progresses || hasQueued());
+    return !ended && (rest != null || hasQueued());
   }
 
   @Override
   public boolean isReady() {
-    return !ended && hasQueued();
+    return !ended && (hasQueued() || (rest != null && rest.hasRung()));
   }
 
   @Override
   public long napNanosMax() {
-    return NAP_NANOS_MAX;
+    return rest == null ? Rest.NAP_NANOS_MAX : rest.napNanosMax();
   }
 
   /** Has the transport looked at again and again, if it naps. Any thread; never blocks. */

@@ -47,6 +47,19 @@ final class GuardedTransport implements Transport {
   /** What a poll finds beside. */
   volatile IntSupplier found = () -> 0;
 
+  /** Whether it can ring; {@link #ring} does. What a poll finds rings nobody. */
+  volatile boolean rings;
+
+  /** Whether nothing is in flight. */
+  volatile boolean quiet = true;
+
+  private volatile boolean resting;
+  private volatile Runnable bell = () -> {};
+  private boolean polledSince;
+
+  /** How often a loop asked whether it may sleep. */
+  final LongAdder rests = new LongAdder();
+
   private GuardedTransport(Transport inner, ThreadLevel level, AtomicBoolean door, boolean polled) {
     this.inner = inner;
     this.level = level;
@@ -230,8 +243,52 @@ final class GuardedTransport implements Transport {
         "poll",
         () -> {
           polls.increment();
+          polledSince = true;
           return inner.poll() + found.getAsInt();
         });
+  }
+
+  @Override
+  public boolean announceRest(Runnable wakes) {
+    return enter(
+        "announceRest",
+        () -> {
+          polledSince = false;
+          bell = wakes;
+          resting = rings;
+          return rings;
+        });
+  }
+
+  @Override
+  public boolean mayRest() {
+    return enter(
+        "mayRest",
+        () -> {
+          if (!polledSince) {
+            violations.add("a rest without a poll after its announcement");
+          }
+          rests.increment();
+          return quiet && resting;
+        });
+  }
+
+  @Override
+  public boolean isResting() {
+    return resting;
+  }
+
+  @Override
+  public void endRest() {
+    resting = false;
+  }
+
+  /** Something came: as a peer, or this rank's own call, would say. */
+  void ring() {
+    if (resting) {
+      resting = false;
+      bell.run();
+    }
   }
 
   @Override

@@ -23,6 +23,8 @@ import org.jspecify.annotations.Nullable;
  *     funneled}: only the one that opens</td><td>{@code serialized}</td></tr>
  * <tr><td>{@code fairlead.mpi.startSeconds}</td><td>how long ranks wait for each other at the
  *     start</td><td>60</td></tr>
+ * <tr><td>{@code fairlead.mpi.doorbell}</td><td>{@code on}, {@code off}: whether ranks of one host
+ *     that have nothing to do are woken by who sends</td><td>{@code on}</td></tr>
  * </table>
  *
  * <p>MPI starts in a process once and ends once. It starts with the first transport, and ends when

@@ -55,7 +55,8 @@ public interface PollSource {
   /**
    * The longest nap of an {@link Owner} while this source has something pending, if that is less
    * than {@link TaskConfig#pollParkNanosMax}: for what must be found sooner, however long it was in
-   * coming. Owner's thread; always the same.
+   * coming. Asked before each nap, after {@link #isReady}, and only then. Owner's thread; never
+   * blocks; cheap.
    */
   default long napNanosMax() {
     return Long.MAX_VALUE;

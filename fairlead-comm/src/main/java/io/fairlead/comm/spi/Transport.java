@@ -88,6 +88,36 @@ public interface Transport extends AutoCloseable {
    */
   int poll();
 
+  /**
+   * Who polls will sleep for long if the next poll finds nothing, and {@link #mayRest} says that it
+   * may. Once this was called, whatever comes for this rank, and whatever is posted here that needs
+   * polls, ends the rest and runs {@code bell}. The poll must come after this call: what came
+   * before it rings nobody.
+   *
+   * @param bell wakes who polls; always the same. Runs on any thread, also inside calls of this
+   *     transport; never blocks
+   * @return false: nobody would ring, so it has to be polled again and again
+   */
+  default boolean announceRest(Runnable bell) {
+    return false;
+  }
+
+  /**
+   * After an announcement, and a poll that found nothing, in the same turn: whether nothing is on
+   * its way that needs polls.
+   */
+  default boolean mayRest() {
+    return false;
+  }
+
+  /** Whether the rest that was announced has not ended. Any thread; never blocks. */
+  default boolean isResting() {
+    return false;
+  }
+
+  /** Who polls does not sleep any more: ends the rest, without the bell. By who polls. */
+  default void endRest() {}
+
   /** This rank cannot go on: every request of every rank, pending or new, fails with the cause. */
   void abort(Throwable cause);
 

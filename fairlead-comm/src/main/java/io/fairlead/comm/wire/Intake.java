@@ -332,6 +332,11 @@ final class Intake {
     pullMore(lane);
   }
 
+  /** Whether something happens after so many polls. */
+  boolean countsPolls() {
+    return !early.isEmpty();
+  }
+
   /** The wire was polled once more. */
   void polled() {
     polls++;

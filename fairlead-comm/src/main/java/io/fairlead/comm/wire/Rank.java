@@ -135,6 +135,11 @@ final class Rank {
     }
   }
 
+  /** Whether nothing waits to go, and nothing to be told. */
+  boolean isQuiet() {
+    return dirty.isEmpty() && found == fault;
+  }
+
   /** Sends what waits to go to the peers that something happened to. */
   void flush() {
     if (dirty.isEmpty()) {

@@ -113,6 +113,35 @@ public interface Wire extends AutoCloseable {
   int poll(Listener listener);
 
   /**
+   * Who polls will sleep if the next poll finds nothing, and {@link #mayRest} says that it may.
+   * Once this was called, what comes for this rank, and what it begins itself, ends the rest and
+   * runs {@code bell}.
+   *
+   * @param bell wakes who polls; always the same. Runs on any thread, also inside calls of this
+   *     wire; never blocks
+   * @return false: this wire cannot do that, and has to be polled again and again
+   */
+  default boolean announceRest(Runnable bell) {
+    return false;
+  }
+
+  /**
+   * After an announcement, and a poll that found nothing: whether nothing is in flight that needs
+   * polls.
+   */
+  default boolean mayRest() {
+    return false;
+  }
+
+  /** Whether the rest that was announced has not ended. Any thread; never blocks. */
+  default boolean isResting() {
+    return false;
+  }
+
+  /** Who polls does not sleep any more: ends the rest, without the bell. By who polls. */
+  default void endRest() {}
+
+  /**
    * The core waits for a peer inside {@code close}, and has found nothing to do: lets others run
    * for a moment. Never longer than some 100 µs.
    */

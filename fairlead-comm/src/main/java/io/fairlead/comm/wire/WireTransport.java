@@ -379,6 +379,27 @@ public final class WireTransport implements Transport {
     return found > 0;
   }
 
+  @Override
+  public boolean announceRest(Runnable bell) {
+    return !closed && wire.announceRest(bell);
+  }
+
+  /** What waits for room on the way, and what is counted in polls, needs some. */
+  @Override
+  public boolean mayRest() {
+    return !closed && rank.isQuiet() && !intake.countsPolls() && wire.mayRest();
+  }
+
+  @Override
+  public boolean isResting() {
+    return wire.isResting();
+  }
+
+  @Override
+  public void endRest() {
+    wire.endRest();
+  }
+
   /** Polls until something is so, the world is over, or the time is. */
   private boolean await(BooleanSupplier condition, long nanos) {
     long begin = System.nanoTime();

@@ -7,12 +7,14 @@ import io.fairlead.fault.Mutant;
 import io.fairlead.ffi.mpi.PeerWatch.ProcessId;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.ref.Reference;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The first thing that ranks say to each other: a communicator of their own, and who each one is.
@@ -21,7 +23,8 @@ import java.util.concurrent.locks.LockSupport;
  * <pre>
  * COPYING      the communicator is duplicated; messages of others never meet ours
  *   → MEETING  every rank's card goes to every rank
- *   → DONE     the cards fit
+ *   → FITTING  the cards fit; those on one host fit a doorbell
+ *   → DONE
  * </pre>
  *
  * Each step is a call that does not block, tried again until it is done or the time is up: a rank
@@ -29,7 +32,7 @@ import java.util.concurrent.locks.LockSupport;
  */
 final class Introduction {
   /** Raised whenever what ranks say to each other over a wire of MPI changes. */
-  static final int PROTOCOL = 2;
+  static final int PROTOCOL = 3;
 
   /** For all ranks to get here, in seconds. */
   static final String SECONDS_PROPERTY = "fairlead.mpi.startSeconds";
@@ -65,8 +68,10 @@ final class Introduction {
    *
    * @param comm a communicator of ours
    * @param processes who each rank is
+   * @param doorbell null: there is none, on no rank
    */
-  record Agreed(long comm, int rank, int size, List<ProcessId> processes) {}
+  record Agreed(
+      long comm, int rank, int size, List<ProcessId> processes, @Nullable Doorbell doorbell) {}
 
   /**
    * Meets the other ranks of a communicator, all of which do the same. Waits for them.
@@ -79,7 +84,10 @@ final class Introduction {
     long comm = introduction.duplicate(parent);
     int rank = MpiProcess.number(process.library, "MPI_Comm_rank", to -> rank(process, comm, to));
     int size = MpiProcess.number(process.library, "MPI_Comm_size", to -> size(process, comm, to));
-    return new Agreed(comm, rank, size, introduction.exchange(comm, rank, size));
+    List<ProcessId> processes = introduction.exchange(comm, rank, size);
+    Doorbell doorbell =
+        DoorbellFitting.fit(mine -> introduction.gather(comm, size, mine), processes, rank);
+    return new Agreed(comm, rank, size, processes, doorbell);
   }
 
   private static int rank(MpiProcess process, long comm, long to) {
@@ -105,20 +113,7 @@ final class Introduction {
 
   private List<ProcessId> exchange(long comm, int rank, int size) {
     MemorySegment mine = card(rank);
-    MemorySegment all = Arena.ofAuto().allocate((long) size * CARD_BYTES, Long.BYTES);
-    MemorySegment request = Arena.ofAuto().allocate(Long.BYTES, Long.BYTES);
-    library.check(
-        "MPI_Iallgather",
-        library.api.iallgather(
-            mine.address(),
-            CARD_BYTES,
-            library.bytes,
-            all.address(),
-            CARD_BYTES,
-            library.bytes,
-            comm,
-            request.address()));
-    await(request, "MPI_Iallgather");
+    MemorySegment all = gather(comm, size, mine);
     List<ProcessId> processes = new ArrayList<>(size);
     for (int peer = 0; peer < size; peer++) {
       MemorySegment card = all.asSlice((long) peer * CARD_BYTES, CARD_BYTES);
@@ -130,6 +125,30 @@ final class Introduction {
               card.get(JAVA_LONG, START_AT)));
     }
     return List.copyOf(processes);
+  }
+
+  /** Everybody's, one after the other, each as long as {@code mine}. */
+  private MemorySegment gather(long comm, int size, MemorySegment mine) {
+    int bytes = (int) mine.byteSize();
+    MemorySegment all = Arena.ofAuto().allocate((long) size * bytes, Long.BYTES);
+    MemorySegment request = Arena.ofAuto().allocate(Long.BYTES, Long.BYTES);
+    try {
+      library.check(
+          "MPI_Iallgather",
+          library.api.iallgather(
+              mine.address(),
+              bytes,
+              library.bytes,
+              all.address(),
+              bytes,
+              library.bytes,
+              comm,
+              request.address()));
+      await(request, "MPI_Iallgather");
+    } finally {
+      Reference.reachabilityFence(mine); // MPI reads it until then
+    }
+    return all;
   }
 
   private MemorySegment card(int rank) {

@@ -23,10 +23,13 @@ public final class MpiTransports {
     }
   }
 
-  /** The library and its version; empty if there is none. */
+  /**
+   * The library and its version, and why idle ranks cannot be woken, if so; empty if there is none.
+   */
   public static String version() {
     try {
-      return library().toString();
+      String napping = DoorbellFitting.missing();
+      return library() + (napping.isEmpty() ? "" : "; idle ranks nap: " + napping);
     } catch (TransportException | ExceptionInInitializerError | NoClassDefFoundError e) {
       return "";
     }

@@ -36,6 +36,9 @@ import org.jspecify.annotations.Nullable;
  * that is made, and with it what is on its way still when a rank closes, such as the answer to its
  * last word, which nobody waits for: both families give that to whoever has the number then.
  *
+ * <p><b>Sleep.</b> MPI cannot be waited for. Where all ranks are on one host, whoever sends wakes
+ * who sleeps: see {@link Doorbell}. A rank with requests in flight does not sleep.
+ *
  * <p><b>Threads</b>: one at a time, whoever keeps the engine's turn; so no field is guarded.
  * Entering while another thread is inside is a bug of the caller, is noticed most times, and
  * thrown.
@@ -97,6 +100,10 @@ final class MpiWire implements Wire {
   private final int rank;
   private final int size;
   private final PeerWatch watch;
+
+  /** Wakes ranks that sleep; null: all of them nap. */
+  private final @Nullable Doorbell doorbell;
+
   private final int packetsPerPeer;
   private final Arena arena = Arena.ofShared();
 
@@ -124,8 +131,18 @@ final class MpiWire implements Wire {
   private final Packet[] free = new Packet[SENDS];
   private int freeCount;
   private final Requests<Packet> sends;
+
+  /** Where each packet went, by its index. */
+  private final int[] targets = new int[SENDS];
+
+  /** At the last look some had not gone. */
+  private boolean keptBack;
+
   private int pollsUnlooked;
   private int pollsInVain;
+
+  /** Who polls will sleep if the next poll finds nothing. */
+  private boolean announced;
 
   // --- bulk -------------------------------------------------------------------------------------
 
@@ -138,7 +155,9 @@ final class MpiWire implements Wire {
 
   private boolean lost;
   private boolean abandoned;
-  private boolean closed;
+
+  /** Volatile: {@link #isResting} is asked from outside. */
+  private volatile boolean closed;
 
   /** Null where any thread may enter. */
   private final @Nullable OsThreads osThreads;
@@ -161,6 +180,7 @@ final class MpiWire implements Wire {
     this.rank = agreed.rank();
     this.size = agreed.size();
     this.watch = new PeerWatch(agreed.processes(), rank);
+    this.doorbell = agreed.doorbell();
     this.osThreads = process.level == ThreadLevel.FUNNELED ? new PosixOsThreads() : null;
     this.ownThread = osThreads == null ? 0 : osThreads.current();
     this.packetsPerPeer =
@@ -188,7 +208,15 @@ final class MpiWire implements Wire {
    * @throws TransportException LIBRARY: see {@link Introduction#meet}
    */
   static MpiWire open(MpiProcess process, long parent) {
-    return new MpiWire(process, Introduction.meet(process, parent));
+    Introduction.Agreed agreed = Introduction.meet(process, parent);
+    try {
+      return new MpiWire(process, agreed);
+    } catch (RuntimeException | Error failure) {
+      if (agreed.doorbell() != null) {
+        agreed.doorbell().close();
+      }
+      throw failure;
+    }
   }
 
   @Override
@@ -260,11 +288,24 @@ final class MpiWire implements Wire {
             sends.nextAddress());
     if (answer == 0) {
       sends.add(packet);
+      targets[packet.index()] = peer;
+      ring(peer);
     } else {
       give(packet);
       troubles.add(new Trouble(peer, null, library.failure("MPI_Isend", answer)));
     }
     inside = before;
+  }
+
+  /** MPI has taken something for a peer: it may be asleep, and so may this rank's own loop. */
+  private void ring(int peer) {
+    Doorbell there = doorbell;
+    if (there != null) {
+      if (peer != rank) {
+        there.sent(peer);
+      }
+      there.stir();
+    }
   }
 
   private int postReceive(int index) {
@@ -315,6 +356,7 @@ final class MpiWire implements Wire {
   private void posted(String call, int answer, Bulk bulk) {
     if (answer == 0) {
       bulks.add(bulk);
+      ring(bulk.send ? bulk.peer : rank);
     } else {
       troubles.add(new Trouble(bulk.peer, bulk.transfer, library.failure(call, answer)));
     }
@@ -336,9 +378,10 @@ final class MpiWire implements Wire {
       if (sends.count() > 0 && (freeCount < SENDS_LOW || ++pollsUnlooked >= POLLS_PER_LOOK)) {
         lookAtSends();
       }
-      if (found == 0 && ++pollsInVain % POLLS_PER_WATCH == 0) {
+      if (found == 0 && (++pollsInVain % POLLS_PER_WATCH == 0 || announced)) {
         lookAtPeers(listener);
       }
+      announced = false;
       return found;
     } finally {
       inside = before;
@@ -416,7 +459,11 @@ final class MpiWire implements Wire {
     pollsUnlooked = 0;
     int ended = sends.test();
     for (int i = 0; i < ended; i++) {
-      give(sends.ended(i));
+      Packet gone = sends.ended(i);
+      give(gone);
+      if (keptBack) {
+        ring(targets[gone.index()]); // it may have gone only now, long after it was posted
+      }
       if (sends.error(i) != 0) {
         troubles.add(new Trouble(-1, null, library.failure("MPI_Isend", sends.error(i))));
       }
@@ -426,6 +473,7 @@ final class MpiWire implements Wire {
     } else {
       sends.forget(ended);
     }
+    keptBack = sends.count() > 0;
   }
 
   private int tellTroubles(Listener listener) {
@@ -456,6 +504,36 @@ final class MpiWire implements Wire {
   }
 
   @Override
+  public boolean announceRest(Runnable bell) {
+    announced = doorbell != null && !lost && doorbell.announce(bell);
+    return announced;
+  }
+
+  /** Also MPI itself moves what was posted only in calls, so nothing may be posted. */
+  @Override
+  public boolean mayRest() {
+    if (sends.count() > 0) {
+      Thread before = enter();
+      lookAtSends();
+      inside = before;
+    }
+    boolean quiet = sends.count() == 0 && bulks.count() == 0 && troubles.isEmpty();
+    return (quiet || Mutant.on("mpi.sleeps-over-requests")) && isResting();
+  }
+
+  @Override
+  public boolean isResting() {
+    return doorbell != null && !closed && doorbell.isAsleep();
+  }
+
+  @Override
+  public void endRest() {
+    if (doorbell != null) {
+      doorbell.withdraw();
+    }
+  }
+
+  @Override
   public void pause() {
     LockSupport.parkNanos(PAUSE_NANOS);
   }
@@ -473,6 +551,9 @@ final class MpiWire implements Wire {
       return;
     }
     closed = true;
+    if (doorbell != null) {
+      doorbell.close();
+    }
     boolean clean = !lost && !abandoned && letGo() && !Mutant.on("mpi.gives-up");
     if (clean) {
       arena.close();

@@ -1,6 +1,7 @@
 package io.fairlead.ffi.mpi;
 
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -26,6 +27,7 @@ final class PeerWatch {
 
   private final int[] ranks;
   private final List<ProcessId> processes;
+  private final Open[] open;
   private final boolean[] ended;
   private final long lookNanos;
   private int next;
@@ -62,27 +64,71 @@ final class PeerWatch {
       return hash == 0 ? 1 : hash;
     }
 
-    boolean isAlive() {
-      Stat stat = Stat.of(pid);
-      return stat != null && stat.start == start && stat.state != 'Z' && stat.state != 'X';
-    }
-
     @Override
     public String toString() {
       return "process " + pid;
     }
   }
 
+  /**
+   * What the system says of a process, kept open: that is asked ten times a second of a rank that
+   * has nothing else to do. An open file means the process for which it was opened, also when its
+   * number is given again, and cannot be read when that one is gone. Closed by the collector.
+   */
+  private static final class Open {
+    /** Number, name and state stand in front; a name has 15 bytes, also of workers. */
+    private static final int BYTES = 96;
+
+    private final byte[] text = new byte[BYTES];
+
+    /** No channel: that is closed when a thread that reads it is interrupted. */
+    private final @Nullable RandomAccessFile file;
+
+    private Open(@Nullable RandomAccessFile file) {
+      this.file = file;
+    }
+
+    static Open of(ProcessId process) {
+      try {
+        // In this order: what is the process afterwards was it when it was opened.
+        RandomAccessFile file =
+            new RandomAccessFile(PROC.resolve(process.pid + "/stat").toFile(), "r");
+        Stat stat = Stat.of(process.pid);
+        return new Open(stat != null && stat.start == process.start ? file : null);
+      } catch (IOException gone) {
+        return new Open(null);
+      }
+    }
+
+    boolean isAlive() {
+      if (file == null) {
+        return false;
+      }
+      try {
+        file.seek(0);
+        int length = file.read(text);
+        int at = length - 1;
+        while (at >= 0 && text[at] != ')') {
+          at--;
+        }
+        int state = at >= 0 && at + 2 < length ? text[at + 2] : 'X';
+        return state != 'Z' && state != 'X';
+      } catch (IOException gone) {
+        return false;
+      }
+    }
+  }
+
   /** What the system says of a process. */
-  private record Stat(char state, long start) {
-    /** Behind the name, which may hold anything: the state is field 3, the start field 22. */
+  private record Stat(long start) {
+    /** Behind the name, which may hold anything: the state is field 3, this is field 22. */
     private static final int START = 22 - 3;
 
     static @Nullable Stat of(long pid) {
       try {
         String text = Files.readString(PROC.resolve(pid + "/stat"));
         String[] fields = text.substring(text.lastIndexOf(')') + 2).split(" ", -1);
-        return new Stat(fields[0].charAt(0), Long.parseLong(fields[START]));
+        return new Stat(Long.parseLong(fields[START]));
       } catch (IOException gone) {
         return null;
       }
@@ -100,6 +146,7 @@ final class PeerWatch {
     }
     this.ranks = Arrays.copyOf(local, count);
     this.processes = Arrays.stream(ranks).mapToObj(all::get).toList();
+    this.open = processes.stream().map(Open::of).toArray(Open[]::new);
     this.ended = new boolean[count];
     this.lookNanos = LOOK_NANOS / Math.max(1, count);
     this.nextLook = System.nanoTime() + lookNanos;
@@ -118,7 +165,7 @@ final class PeerWatch {
     nextLook = now + lookNanos;
     int index = next;
     next = (next + 1) % ranks.length;
-    if (processes.get(index).isAlive()) {
+    if (open[index].isAlive()) {
       return -1;
     }
     boolean again = ended[index];

@@ -7,6 +7,7 @@ import io.fairlead.comm.CommConfig;
 import io.fairlead.comm.CommException;
 import io.fairlead.comm.ReduceOp;
 import io.fairlead.comm.Termination;
+import io.fairlead.comm.spi.Transport;
 import io.fairlead.comm.spi.TransportSettings;
 import io.fairlead.comm.wire.Packet;
 import io.fairlead.comm.wire.Transfer;
@@ -56,6 +57,9 @@ final class MpiTrouble {
         case "termination" -> termination();
         case "killed-at-work" -> killedAtWork();
         case "too-late" -> tooLate();
+        case "rest" -> rest();
+        case "rest-unrung" -> restUnrung();
+        case "loops-rest" -> loopsRest();
         default -> throw new AssertionError(arguments[0]);
       }
     } catch (FairleadException e) {
@@ -333,6 +337,104 @@ final class MpiTrouble {
     third.close();
     second.close();
     process.leave();
+  }
+
+  /** Each sleeps until the other's packet has come, with nothing else to wake it. */
+  private static void rest() {
+    rest(Duration.ofSeconds(30));
+  }
+
+  private static void restUnrung() {
+    try (Mutant.Handle _ = Mutant.enable("doorbell.never-rings")) {
+      rest(Duration.ofSeconds(3));
+    }
+  }
+
+  private static void rest(Duration patience) {
+    MpiProcess process = MpiProcess.enter();
+    MpiWire wire = MpiWire.open(process, process.library.world);
+    Ends ends = new Ends();
+    Sleep sleep = new Sleep(wire, ends, patience);
+    boolean rung = true;
+    for (int round = 1; round <= 400 && rung; round++) {
+      if (wire.rank() == 0) {
+        send(wire, 1, round);
+        rung = sleep.until(round);
+      } else {
+        rung = sleep.until(round);
+        send(wire, 0, round);
+      }
+    }
+    say("rank " + wire.rank() + (rung ? " was rung, and slept: " + sleep.slept : " was not rung"));
+    wire.close();
+    process.leave();
+  }
+
+  /** Sleeps as a loop does, but for the end that each of its naps has. */
+  private static final class Sleep {
+    private final MpiWire wire;
+    private final Ends ends;
+    private final Duration patience;
+    private final Thread self = Thread.currentThread();
+    boolean slept;
+
+    Sleep(MpiWire wire, Ends ends, Duration patience) {
+      this.wire = wire;
+      this.ends = ends;
+      this.patience = patience;
+    }
+
+    /** False: nobody rang. */
+    boolean until(int packets) {
+      long deadline = System.nanoTime() + patience.toNanos();
+      while (ends.packets.size() < packets) {
+        boolean announced = wire.announceRest(() -> LockSupport.unpark(self));
+        if (wire.poll(ends) == 0 && announced && wire.mayRest()) {
+          slept = true;
+          while (wire.isResting()) {
+            LockSupport.parkNanos(deadline - System.nanoTime());
+            if (System.nanoTime() - deadline > 0) {
+              return false;
+            }
+          }
+        }
+      }
+      wire.endRest();
+      return true;
+    }
+  }
+
+  /** Both loops rest, are rung by a message each, and rest again. */
+  private static void loopsRest() {
+    Transport[] opened = new Transport[1];
+    try (TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
+        Comm comm =
+            Comm.open(
+                tasks,
+                () -> opened[0] = MpiTransports.open(new TransportSettings(1, 1 << 20, 64)),
+                CommConfig.DEFAULT)) {
+      for (int round = 0; round < 5; round++) {
+        awaitRest(opened[0]);
+        hello(comm);
+        MemorySegment large = MemorySegment.ofArray(new byte[1 << 20]);
+        Completion<?> receive =
+            comm.receive(1 - comm.rank(), 3, MemorySegment.ofArray(new byte[1 << 20]));
+        awaitRest(opened[0]); // a receive that waits needs no polls
+        comm.send(1 - comm.rank(), 3, large).await();
+        receive.await();
+      }
+      say("rank " + comm.rank() + " has rested");
+    }
+  }
+
+  private static void awaitRest(Transport transport) {
+    long deadline = System.nanoTime() + Duration.ofSeconds(60).toNanos();
+    while (!transport.isResting()) {
+      if (System.nanoTime() - deadline > 0) {
+        throw new AssertionError("its loop does not come to rest: " + transport);
+      }
+      LockSupport.parkNanos(Duration.ofMillis(1).toNanos());
+    }
   }
 
   /** A thread that is not the wire's enters it, at FUNNELED. */

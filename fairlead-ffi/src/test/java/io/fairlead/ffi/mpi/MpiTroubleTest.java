@@ -256,6 +256,46 @@ class MpiTroubleTest {
     assertThat(ended.code).as(ended.said).isZero();
   }
 
+  @ParameterizedTest
+  @EnumSource(names = {"OPEN_MPI", "MPICH"})
+  void whoSleepsIsWokenByAPacket(Family family) throws Exception {
+    Ended ended = run(family, "rest");
+    assertThat(ended.said)
+        .contains("rank 0 was rung, and slept: true", "rank 1 was rung, and slept: true");
+    assertThat(ended.code).as(ended.said).isZero();
+  }
+
+  @Test
+  void aPacketThatRingsNobodyIsFound() throws Exception {
+    Ended ended = run(Family.OPEN_MPI, "rest-unrung");
+    assertThat(ended.said).contains("was not rung");
+  }
+
+  @ParameterizedTest
+  @EnumSource(names = {"OPEN_MPI", "MPICH"})
+  void loopsRestAtEveryLevelOfThreads(Family family) throws Exception {
+    for (String threads : List.of("serialized", "funneled")) {
+      Ended ended = run(family, "loops-rest", "-D" + MpiProcess.THREADS_PROPERTY + "=" + threads);
+      assertThat(ended.said).contains("rank 0 has rested", "rank 1 has rested");
+      assertThat(ended.code).as(ended.said).isZero();
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource(names = {"OPEN_MPI", "MPICH"})
+  void ranksWithoutADoorbellNap(Family family) throws Exception {
+    Ended ended = run(family, "hello", "-D" + DoorbellFitting.PROPERTY + "=off");
+    assertThat(ended.said).contains("rank 0 of 2 has the sum 3.0", "rank 1 of 2 has the sum 3.0");
+    assertThat(ended.code).as(ended.said).isZero();
+  }
+
+  @Test
+  void aDoorbellThatIsNeitherOnNorOffIsRefused() throws Exception {
+    Ended ended = alone(Map.of(), "-D" + DoorbellFitting.PROPERTY + "=loud");
+    assertThat(ended.said).contains("is 'loud'; it must be on or off");
+    assertThat(ended.code).as(ended.said).isEqualTo(FAILURE);
+  }
+
   /**
    * With two threads inside, MPICH ends with its own assertion, or is stuck for good: without that,
    * the storms would show little.
