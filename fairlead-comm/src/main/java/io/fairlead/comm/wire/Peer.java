@@ -21,6 +21,8 @@ import org.jspecify.annotations.Nullable;
  * one that says nothing else goes when half the window was used and nobody said so, when half of
  * the credit has come back, or when the peer waits to close.
  *
+ * <p>A send in short form says none of that, so it goes in full once {@link #isToTell}.
+ *
  * <p><b>Classes.</b> What is sent for a peer's progress (answers, credits, pulls, closing) goes
  * before all data and needs no credit; data leaves a part of the window to it. The receiver always
  * takes every packet off the wire, so the window always opens again.
@@ -40,6 +42,11 @@ final class Peer {
   private final Wire wire;
   private final int window;
   private final int dataWindow;
+
+  /** By what was sent in full to the peer, and by what came so. */
+  final Routes spoken = new Routes();
+
+  final Routes heard = new Routes();
 
   /** Counts of packets, all of them modulo 2³². */
   private int sent;
@@ -158,6 +165,28 @@ final class Peer {
       sent++;
     }
     wire.send(rank, packet, Frame.HEADER + payload);
+  }
+
+  /** Sends one in short form, which says nothing of what came. */
+  void goShort(Packet packet, int route, int payload) {
+    Frame.shorten(packet.memory(), route);
+    sent++;
+    wire.send(rank, packet, Frame.SHORT_HEADER + payload);
+  }
+
+  /**
+   * So much has come that the next packet is to say it, whatever it is: half of what an
+   * acknowledgement of its own would go for, so that a steady exchange needs none.
+   */
+  boolean isToTell() {
+    return ackNow
+        || received - told >= (window + 3) / 4
+        || isQuarter(givenMessages - toldMessages, ownMessages)
+        || isQuarter(givenBytes - toldBytes, ownBytes);
+  }
+
+  private static boolean isQuarter(int back, int all) {
+    return back > 0 && back >= (all >> 2);
   }
 
   // --- control ----------------------------------------------------------------------------------
@@ -378,6 +407,16 @@ final class Peer {
       returnedBytes = bytes;
     }
     return possible;
+  }
+
+  /**
+   * A packet came in short form.
+   *
+   * @return false: more came than the window has room for
+   */
+  boolean heardShort() {
+    received++;
+    return received - told <= window;
   }
 
   // --- credit -----------------------------------------------------------------------------------
