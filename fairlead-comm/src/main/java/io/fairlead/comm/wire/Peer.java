@@ -90,6 +90,15 @@ final class Peer {
   private int toldMessages;
   private int toldBytes;
 
+  /** So much of each is said by a packet of its own, and by the next one whatever it is. */
+  private final int ackAt;
+
+  private final int ackMessagesAt;
+  private final int ackBytesAt;
+  private final int tellAt;
+  private final int tellMessagesAt;
+  private final int tellBytesAt;
+
   private @Nullable Control first;
   private @Nullable Control last;
   private long[] done = new long[16];
@@ -117,6 +126,17 @@ final class Peer {
     this.dataWindow = window - Math.max(1, window / 8);
     this.ownMessages = ownMessages;
     this.ownBytes = ownBytes;
+    this.ackAt = half(window);
+    this.ackMessagesAt = half(ownMessages);
+    this.ackBytesAt = half(ownBytes);
+    this.tellAt = half(ackAt);
+    this.tellMessagesAt = half(ackMessagesAt);
+    this.tellBytesAt = half(ackBytesAt);
+  }
+
+  /** Something at least. */
+  private static int half(int all) {
+    return Math.max(1, (all + 1) / 2);
   }
 
   // --- room on the way --------------------------------------------------------------------------
@@ -180,13 +200,9 @@ final class Peer {
    */
   boolean isToTell() {
     return ackNow
-        || received - told >= (window + 3) / 4
-        || isQuarter(givenMessages - toldMessages, ownMessages)
-        || isQuarter(givenBytes - toldBytes, ownBytes);
-  }
-
-  private static boolean isQuarter(int back, int all) {
-    return back > 0 && back >= (all >> 2);
+        || received - told >= tellAt
+        || givenMessages - toldMessages >= tellMessagesAt
+        || givenBytes - toldBytes >= tellBytesAt;
   }
 
   // --- control ----------------------------------------------------------------------------------
@@ -350,13 +366,9 @@ final class Peer {
 
   boolean isAckDue() {
     return (ackNow && told != received)
-        || received - told >= (window + 1) / 2
-        || isHalf(givenMessages - toldMessages, ownMessages)
-        || isHalf(givenBytes - toldBytes, ownBytes);
-  }
-
-  private static boolean isHalf(int back, int all) {
-    return back > 0 && back >= (all + 1) / 2;
+        || received - told >= ackAt
+        || givenMessages - toldMessages >= ackMessagesAt
+        || givenBytes - toldBytes >= ackBytesAt;
   }
 
   /** Nothing more is wanted of it. */
