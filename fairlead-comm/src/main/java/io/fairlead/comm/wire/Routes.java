@@ -24,8 +24,10 @@ final class Routes {
     Arrays.fill(NOTHING_SPOKEN, NONE);
   }
 
-  /** Its own once something is spoken: most pairs of ranks never speak. */
+  /** Shared until something is spoken: most pairs of ranks never speak. */
   private long[] lanes = NOTHING_SPOKEN;
+
+  private boolean shared = true;
 
   /**
    * The place of a route, the same on all ranks. Neighbouring tags, and neighbouring channels with
@@ -49,8 +51,9 @@ final class Routes {
 
   /** A route was spoken in full. */
   void speak(long lane) {
-    if (lanes == NOTHING_SPOKEN) {
+    if (shared) {
       lanes = NOTHING_SPOKEN.clone();
+      shared = false;
     }
     lanes[number(lane)] = lane;
   }

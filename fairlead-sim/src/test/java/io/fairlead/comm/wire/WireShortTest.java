@@ -8,6 +8,7 @@ import io.fairlead.comm.spi.TransportException;
 import io.fairlead.comm.spi.TransportException.Reason;
 import io.fairlead.comm.spi.TransportSettings;
 import io.fairlead.comm.wire.SimWorld.Asked;
+import io.fairlead.fault.Mutant;
 import io.fairlead.sim.SimNetwork;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -79,6 +80,20 @@ class WireShortTest {
     }
     assertThat(lengths).containsExactly(48, 10, 10);
     world.close();
+  }
+
+  @Test
+  void theTestsWouldSeeARouteThatIsForgotten() {
+    try (Mutant.Handle bug = Mutant.enable("wire.forgets-route")) {
+      assertThat(bug).isNotNull();
+      SimWorld world = world();
+      exchange(world, 0, Traffic.DATA, 5, 1);
+      Asked receive = world.receive(1, 0, Traffic.DATA, 5, SimWorld.memory(BYTES));
+      world.send(0, 1, Traffic.DATA, 5, numbered(2));
+      world.settle();
+      assertThat(receive.end().failure).hasMessageContaining("which it never spoke");
+      world.close();
+    }
   }
 
   @Test
