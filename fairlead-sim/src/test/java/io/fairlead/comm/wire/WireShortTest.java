@@ -203,9 +203,10 @@ class WireShortTest {
     SimWorld world = world();
     exchange(world, 0, Traffic.DATA, 5, 1);
     Asked receive = world.receive(1, 0, Traffic.DATA, 5, SimWorld.memory(BYTES));
-    Arena arena = Arena.ofShared();
-    MemorySegment closed = arena.allocate(BYTES, BYTES);
-    arena.close();
+    MemorySegment closed;
+    try (Arena arena = Arena.ofShared()) {
+      closed = arena.allocate(BYTES, BYTES);
+    }
     Asked send = world.send(0, 1, Traffic.DATA, 5, closed);
     world.settle();
     assertMemory(send.end().failure);
