@@ -137,23 +137,39 @@ final class Departures {
 
   private void whole(SendRequest request, Peer peer, Packet packet, int flags) {
     MemorySegment memory = packet.memory();
-    Frame.lane(memory, request.channel(), request.tag());
-    Frame.bytes(memory, request.bytes(), -1);
+    long lane = Frame.lane(request.channel(), request.tag());
+    int route = Routes.number(lane);
+    boolean brief = flags == 0 && peer.spoken.has(route, lane) && !peer.isToTell();
     TransportException fault = null;
     int payload = (int) request.bytes();
     try {
-      gather(request.blobs(), memory, Frame.HEADER);
+      gather(request.blobs(), memory, brief ? Frame.SHORT_HEADER : Frame.HEADER);
     } catch (RuntimeException e) {
       fault = Faults.unreachable(rank.number, peer.rank, e);
       payload = Frame.putWords(memory, Faults.words(fault));
     }
-    peer.go(packet, Kind.EAGER, fault == null ? flags : flags | Frame.FAULT, payload);
+    if (brief && fault == null) {
+      peer.goShort(packet, route, payload);
+    } else {
+      goFull(request, peer, packet, fault == null ? flags : flags | Frame.FAULT, payload);
+    }
     rank.ends++;
     if (fault == null) {
       request.sent();
     } else {
       request.failed(fault);
     }
+  }
+
+  private static void goFull(
+      SendRequest request, Peer peer, Packet packet, int flags, int payload) {
+    MemorySegment memory = packet.memory();
+    Frame.lane(memory, request.channel(), request.tag());
+    Frame.bytes(memory, request.bytes(), -1);
+    if ((flags & Frame.COLLECTIVE) == 0) {
+      peer.spoken.speak(Frame.lane(request.channel(), request.tag()));
+    }
+    peer.go(packet, Kind.EAGER, flags, payload);
   }
 
   private static void gather(MemorySegment[] blobs, MemorySegment into, long offset) {

@@ -18,9 +18,24 @@ import java.nio.charset.StandardCharsets;
  * </pre>
  *
  * <p>Counts go around at 2³²; only differences are looked at.
+ *
+ * <p>The <b>short form</b> is that of a whole send of data, without flags, whose route was spoken
+ * before ({@link Routes}), while no counts need be told ({@link Peer#isToTell}):
+ *
+ * <pre>
+ *  0  {@link #SHORT} (1), number of the route (1)
+ *  2  its bytes
+ * </pre>
+ *
+ * <p>Eight bytes make a packet of ten so, which is the most that Open MPI hands over in one slot.
  */
 final class Frame {
   static final int HEADER = 40;
+
+  /** Stands where a kind does in the full form. */
+  static final int SHORT = 25;
+
+  static final int SHORT_HEADER = 2;
 
   /** The message belongs to a collective. */
   static final int COLLECTIVE = 1;
@@ -48,6 +63,9 @@ final class Frame {
   private static final ValueLayout.OfLong LONG_ANYWHERE =
       ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
+  private static final ValueLayout.OfShort TWO_BYTES =
+      ValueLayout.JAVA_SHORT.withOrder(ByteOrder.LITTLE_ENDIAN);
+
   private Frame() {}
 
   // --- the header -------------------------------------------------------------------------------
@@ -61,7 +79,12 @@ final class Frame {
   }
 
   static void lane(MemorySegment packet, int channel, int tag) {
-    packet.set(LONG, 16, Integer.toUnsignedLong(channel) | (long) tag << 32);
+    packet.set(LONG, 16, lane(channel, tag));
+  }
+
+  /** As it stands in the header. */
+  static long lane(int channel, int tag) {
+    return Integer.toUnsignedLong(channel) | (long) tag << 32;
   }
 
   static void bytes(MemorySegment packet, long bytes, long id) {
@@ -103,6 +126,20 @@ final class Frame {
 
   static long id(MemorySegment packet) {
     return packet.get(LONG, 32);
+  }
+
+  // --- the short form ---------------------------------------------------------------------------
+
+  static void shorten(MemorySegment packet, int route) {
+    packet.set(TWO_BYTES, 0, (short) (SHORT | route << 8));
+  }
+
+  static boolean isShort(MemorySegment packet, int bytes) {
+    return bytes >= SHORT_HEADER && packet.get(ValueLayout.JAVA_BYTE, 0) == SHORT;
+  }
+
+  static int route(MemorySegment packet) {
+    return packet.get(ValueLayout.JAVA_BYTE, 1) & 0xff;
   }
 
   // --- what follows -----------------------------------------------------------------------------

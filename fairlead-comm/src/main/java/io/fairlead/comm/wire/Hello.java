@@ -11,7 +11,7 @@ final class Hello {
   private static final long MAGIC = 0x6661_6972_6c65_6164L;
 
   /** Ranks with different versions do not work together. */
-  private static final long VERSION = 1;
+  private static final long VERSION = 2;
 
   private static final int WORDS = 6;
   static final int BYTES = WORDS * Long.BYTES;

@@ -270,6 +270,25 @@ final class Intake {
       return;
     }
     int kind = flags & Frame.COLLECTIVE;
+    if (kind == 0 && !Mutant.on("wire.forgets-route")) {
+      peer.heard.speak(Frame.lane(channel, tag));
+    }
+    whole(peer, channel, tag, flags, packet, Frame.HEADER, bytes);
+  }
+
+  /** The same, by a route that it came by before. */
+  void shortSend(Peer peer, long route, MemorySegment packet, int bytes) {
+    if (bytes > rank.payloadMax) {
+      rank.lie(peer, "a short send of " + bytes + " bytes");
+      return;
+    }
+    whole(peer, (int) route, Frame.high(route), 0, packet, Frame.SHORT_HEADER, bytes);
+  }
+
+  private void whole(
+      Peer peer, int channel, int tag, int flags, MemorySegment packet, int offset, long bytes) {
+    int kind = flags & Frame.COLLECTIVE;
+    boolean faulty = (flags & Frame.FAULT) != 0;
     int credit = (flags & Frame.PULLED) != 0 ? -1 : (int) bytes;
     Lane lane = lanes.find(channel, kind, peer.rank, tag);
     if (!arrive(peer, channel, lane, flags, credit)) {
@@ -282,7 +301,7 @@ final class Intake {
       kept.state = state;
       if (!faulty) {
         Blocks.Block block = rank.kept.take(bytes);
-        MemorySegment.copy(packet, Frame.HEADER, block.memory, 0, bytes);
+        MemorySegment.copy(packet, offset, block.memory, 0, bytes);
         kept.block = block;
       }
       link(kept);
@@ -291,7 +310,7 @@ final class Intake {
       if (faulty) {
         fail(waiting, Faults.unreachable(peer.rank, rank.number, null));
       } else {
-        deliver(packet, Frame.HEADER, bytes, peer.rank, waiting);
+        deliver(packet, offset, bytes, peer.rank, waiting);
       }
     }
     pullMore(lane);

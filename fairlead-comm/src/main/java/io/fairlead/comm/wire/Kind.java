@@ -4,8 +4,9 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * What a packet says. Each has the same header, {@link Frame}; what its fields mean and what
- * follows it differ. {@code id} is the number of an operation of the rank that is to answer, or of
- * the one that asked.
+ * follows it differ. The number {@link Frame#SHORT} is no kind's: it says that a packet is an EAGER
+ * in short form. {@code id} is the number of an operation of the rank that is to answer, or of the
+ * one that asked.
  */
 enum Kind {
   /** First of all, once: {@link Hello}. */

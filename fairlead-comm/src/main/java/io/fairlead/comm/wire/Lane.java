@@ -27,6 +27,9 @@ final class Lane {
   /** Pulls that were not answered yet. */
   int pulled;
 
+  /** Among the lanes of its rank; else it is unused. */
+  boolean linked;
+
   /** Next lane of the same bucket, or of the list of unused lanes. */
   @Nullable Lane next;
 

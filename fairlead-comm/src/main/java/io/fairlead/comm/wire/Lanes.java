@@ -6,7 +6,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The lanes of a rank. Empty ones are taken out and used again, so that a steady exchange allocates
- * none and tags used once leave nothing behind.
+ * none and tags used once leave nothing behind. The one that was emptied last stays until another
+ * one is: the next message often goes by it.
  */
 final class Lanes {
   private static final int BUCKETS_LEAST = 64;
@@ -18,6 +19,9 @@ final class Lanes {
   private int count;
   private @Nullable Lane unused;
   private int unusedCount;
+
+  /** Emptied last; may have been filled again. */
+  private @Nullable Lane resting;
 
   @Nullable Lane find(int channel, int kind, int source, int tag) {
     Lane lane = buckets[bucket(channel, kind, source, tag)];
@@ -48,15 +52,24 @@ final class Lanes {
     lane.source = source;
     lane.tag = tag;
     link(lane);
+    lane.linked = true;
     count++;
     return lane;
   }
 
-  /** Takes the lane out if nothing is left in it. */
+  /** Takes the lane out if nothing is left in it, now or once another one is empty. */
   void tidy(Lane lane) {
-    if (!lane.isEmpty()) {
+    Lane before = resting;
+    if (lane == before || !lane.linked || !lane.isEmpty()) {
       return;
     }
+    resting = lane;
+    if (before != null && before.isEmpty()) {
+      takeOut(before);
+    }
+  }
+
+  private void takeOut(Lane lane) {
     int bucket = bucket(lane.channel, lane.kind, lane.source, lane.tag);
     Lane before = null;
     Lane at = buckets[bucket];
@@ -64,15 +77,13 @@ final class Lanes {
       before = at;
       at = at.next;
     }
-    if (at == null) {
-      return;
-    }
     if (before == null) {
       buckets[bucket] = lane.next;
     } else {
       before.next = lane.next;
     }
     count--;
+    lane.linked = false;
     lane.next = null;
     if (unusedCount < UNUSED_MAX) {
       lane.next = unused;
@@ -94,8 +105,10 @@ final class Lanes {
     return found;
   }
 
+  /** How many are in use. */
   int count() {
-    return count;
+    Lane last = resting;
+    return last != null && last.isEmpty() ? count - 1 : count;
   }
 
   private void grow() {

@@ -21,6 +21,8 @@ import org.jspecify.annotations.Nullable;
  * one that says nothing else goes when half the window was used and nobody said so, when half of
  * the credit has come back, or when the peer waits to close.
  *
+ * <p>A send in short form says none of that, so it goes in full once {@link #isToTell}.
+ *
  * <p><b>Classes.</b> What is sent for a peer's progress (answers, credits, pulls, closing) goes
  * before all data and needs no credit; data leaves a part of the window to it. The receiver always
  * takes every packet off the wire, so the window always opens again.
@@ -40,6 +42,11 @@ final class Peer {
   private final Wire wire;
   private final int window;
   private final int dataWindow;
+
+  /** By what was sent in full to the peer, and by what came so. */
+  final Routes spoken = new Routes();
+
+  final Routes heard = new Routes();
 
   /** Counts of packets, all of them modulo 2³². */
   private int sent;
@@ -83,6 +90,15 @@ final class Peer {
   private int toldMessages;
   private int toldBytes;
 
+  /** So much of each is said by a packet of its own, and by the next one whatever it is. */
+  private final int ackAt;
+
+  private final int ackMessagesAt;
+  private final int ackBytesAt;
+  private final int tellAt;
+  private final int tellMessagesAt;
+  private final int tellBytesAt;
+
   private @Nullable Control first;
   private @Nullable Control last;
   private long[] done = new long[16];
@@ -110,6 +126,17 @@ final class Peer {
     this.dataWindow = window - Math.max(1, window / 8);
     this.ownMessages = ownMessages;
     this.ownBytes = ownBytes;
+    this.ackAt = half(window);
+    this.ackMessagesAt = half(ownMessages);
+    this.ackBytesAt = half(ownBytes);
+    this.tellAt = half(ackAt);
+    this.tellMessagesAt = half(ackMessagesAt);
+    this.tellBytesAt = half(ackBytesAt);
+  }
+
+  /** Something at least. */
+  private static int half(int all) {
+    return Math.max(1, (all + 1) / 2);
   }
 
   // --- room on the way --------------------------------------------------------------------------
@@ -158,6 +185,24 @@ final class Peer {
       sent++;
     }
     wire.send(rank, packet, Frame.HEADER + payload);
+  }
+
+  /** Sends one in short form, which says nothing of what came. */
+  void goShort(Packet packet, int route, int payload) {
+    Frame.shorten(packet.memory(), route);
+    sent++;
+    wire.send(rank, packet, Frame.SHORT_HEADER + payload);
+  }
+
+  /**
+   * So much has come that the next packet is to say it, whatever it is: half of what an
+   * acknowledgement of its own would go for, so that a steady exchange needs none.
+   */
+  boolean isToTell() {
+    return ackNow
+        || received - told >= tellAt
+        || givenMessages - toldMessages >= tellMessagesAt
+        || givenBytes - toldBytes >= tellBytesAt;
   }
 
   // --- control ----------------------------------------------------------------------------------
@@ -321,13 +366,9 @@ final class Peer {
 
   boolean isAckDue() {
     return (ackNow && told != received)
-        || received - told >= (window + 1) / 2
-        || isHalf(givenMessages - toldMessages, ownMessages)
-        || isHalf(givenBytes - toldBytes, ownBytes);
-  }
-
-  private static boolean isHalf(int back, int all) {
-    return back > 0 && back >= (all + 1) / 2;
+        || received - told >= ackAt
+        || givenMessages - toldMessages >= ackMessagesAt
+        || givenBytes - toldBytes >= ackBytesAt;
   }
 
   /** Nothing more is wanted of it. */
@@ -378,6 +419,16 @@ final class Peer {
       returnedBytes = bytes;
     }
     return possible;
+  }
+
+  /**
+   * A packet came in short form.
+   *
+   * @return false: more came than the window has room for
+   */
+  boolean heardShort() {
+    received++;
+    return received - told <= window;
   }
 
   // --- credit -----------------------------------------------------------------------------------

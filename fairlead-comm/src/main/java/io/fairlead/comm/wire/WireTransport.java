@@ -27,7 +27,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <h2>What goes over the wire</h2>
  *
- * Packets ({@link Frame}, {@link Kind}), and bulk where a packet is too short. Between two ranks:
+ * Packets ({@link Frame}, {@link Kind}, {@link Routes}), and bulk where a packet is too short.
+ * Between two ranks:
  *
  * <pre>
  * short send     EAGER →                            sent: when it went
@@ -423,6 +424,10 @@ public final class WireTransport implements Transport {
       if (peer.left) {
         return; // no more than an acknowledgement, of which nothing is expected any more
       }
+      if (Frame.isShort(memory, bytes)) {
+        shortSend(peer, memory, bytes);
+        return;
+      }
       int payload = bytes - Frame.HEADER;
       if (payload < 0 || bytes > wire.packetBytes()) {
         rank.lie(peer, "a packet of " + bytes + " bytes");
@@ -448,6 +453,25 @@ public final class WireTransport implements Transport {
       }
       if (!rank.isOver() || kind == Kind.BYE) {
         dispatch(peer, kind, memory, Frame.flags(word), payload);
+      }
+    }
+
+    private void shortSend(Peer peer, MemorySegment memory, int bytes) {
+      if (!peer.heardShort()) {
+        rank.lie(peer, "more packets than there is room for on the way");
+        return;
+      }
+      int route = Frame.route(memory);
+      long lane = peer.heard.lane(route);
+      if (lane == Routes.NONE) { // or it has not even greeted
+        rank.lie(peer, "a short send by route " + route + ", which it never spoke");
+        return;
+      }
+      if (peer.isAckDue() || peer.isWaiting()) {
+        rank.dirty(peer);
+      }
+      if (!rank.isOver()) {
+        intake.shortSend(peer, lane, memory, bytes - Frame.SHORT_HEADER);
       }
     }
 

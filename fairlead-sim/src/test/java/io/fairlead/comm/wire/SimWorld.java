@@ -115,6 +115,11 @@ final class SimWorld {
   }
 
   Asked receive(int target, int source, Traffic traffic, int tag, @Nullable MemorySegment memory) {
+    return receive(rank(target), source, traffic, tag, memory);
+  }
+
+  static Asked receive(
+      WireTransport at, int source, Traffic traffic, int tag, @Nullable MemorySegment memory) {
     End end = new End();
     MemorySegment[] into = memory == null ? null : new MemorySegment[] {memory};
     ReceiveRequest request =
@@ -134,7 +139,7 @@ final class SimWorld {
             end.done(cause);
           }
         };
-    rank(target).receive(request);
+    at.receive(request);
     return new Asked(request, end);
   }
 }
