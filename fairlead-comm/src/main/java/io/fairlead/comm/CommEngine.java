@@ -59,6 +59,9 @@ final class CommEngine {
    */
   private static final int POLLS_PER_LOOK = 8;
 
+  /** What {@link #progress} answers if it did not look, since tasks do. */
+  static final int OTHERS_LOOK = -1;
+
   private static final VarHandle LOOKS;
   private static final VarHandle ENDS;
 
@@ -295,7 +298,9 @@ final class CommEngine {
     if (level == ThreadLevel.MULTIPLE) {
       ending.tell();
     } else if (turn.isMine()) {
-      ENDS.setOpaque(this, (int) ENDS.getOpaque(this) + 1);
+      if (ending.isAwaited()) {
+        ENDS.setOpaque(this, (int) ENDS.getOpaque(this) + 1);
+      }
       turn.keep(ending);
     } else {
       loop().push(new Callback(ending::tell));
@@ -337,7 +342,7 @@ final class CommEngine {
     int others = (int) LOOKS.getOpaque(this);
     if (others != looksSeen) {
       looksSeen = others;
-      return 0;
+      return OTHERS_LOOK;
     }
     return look(0, 1);
   }

@@ -36,7 +36,9 @@ import org.jspecify.annotations.Nullable;
  *   <tr><td>newest</td><td>producers</td><td>same, loop</td><td>getAndSet: orders the producers</td></tr>
  *   <tr><td>LoopNode.next</td><td>producer of the next node</td><td>consumer</td><td>volatile</td></tr>
  *   <tr><td>oldest</td><td>consumer: loop, then holder of late</td><td>same</td><td>plain; ended hands it over</td></tr>
- *   <tr><td>ending</td><td>loop</td><td>loop</td><td>plain</td></tr>
+ *   <tr><td>ending, lookedFor</td><td>loop</td><td>loop</td><td>plain</td></tr>
+ *   <tr><td>wanted</td><td>who rings, loop</td><td>loop</td><td>volatile: see the bell of {@link
+ *       Owner}</td></tr>
  *   <tr><td>ended</td><td>loop, once</td><td>producers</td><td>volatile</td></tr>
  * </table>
  *
@@ -63,6 +65,13 @@ final class CommLoop implements PollSource {
   private final LongAdder rings = new LongAdder();
   private LoopNode oldest;
   private boolean ending;
+
+  /** As the last poll said. */
+  private boolean lookedFor;
+
+  /** Rung since the last poll, also if it did not nap: then it must not go aside. */
+  private volatile boolean wanted;
+
   private volatile boolean ended;
 
   private CommLoop(
@@ -129,7 +138,12 @@ final class CommLoop implements PollSource {
       end.complete(null);
       return done;
     }
-    return done + (progresses ? progress.getAsInt() : 0);
+    if (wanted) {
+      wanted = false; // before the look: what comes to be wanted during it is looked at again
+    }
+    int found = progresses ? progress.getAsInt() : 0;
+    lookedFor = found == CommEngine.OTHERS_LOOK;
+    return done + Math.max(found, 0);
   }
 
   private void run(LoopNode node) {
@@ -161,7 +175,12 @@ final class CommLoop implements PollSource {
 
   @Override
   public boolean isReady() {
-    return !ended && hasQueued();
+    return !ended && (wanted || hasQueued());
+  }
+
+  @Override
+  public boolean isLookedFor() {
+    return lookedFor;
   }
 
   @Override
@@ -173,6 +192,9 @@ final class CommLoop implements PollSource {
   void ring() {
     rings.increment();
     if (owner != null && !ended) {
+      if (!owner.isOwnerThread()) {
+        wanted = true;
+      }
       owner.ring();
     }
   }

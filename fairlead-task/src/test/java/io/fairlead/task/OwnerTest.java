@@ -553,6 +553,54 @@ class OwnerTest {
     HAS_PENDING
   }
 
+  /** Where tasks look themselves an owner that polls on would take their processor. */
+  @Test
+  void itNapsAtOnceWhileTasksLookAndSearchesOnceItIsRung() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    LookedFor source = new LookedFor();
+    owner.addSource(source);
+    Eventually.holds("it naps", () -> source.naps.get() > 50);
+    source.others = true;
+    int settled = source.naps.get() + 2; // what it had begun before is over
+    Eventually.holds("it goes aside", () -> source.naps.get() > settled);
+    int polls = source.polls.get();
+    int naps = source.naps.get();
+    Eventually.holds("it naps on", () -> source.naps.get() >= naps + 20);
+    assertThat(source.polls.get() - polls)
+        .as("one poll between two naps")
+        .isLessThanOrEqualTo(source.naps.get() - naps + 2);
+    int extra = source.polls.get() - source.naps.get();
+    Eventually.holds(
+        "it searches",
+        () -> {
+          owner.ring(); // one that it is awake for passes unheard
+          return source.polls.get() - source.naps.get() > extra + 100;
+        });
+  }
+
+  private static final class LookedFor implements PollSource {
+    final AtomicInteger polls = new AtomicInteger();
+    final AtomicInteger naps = new AtomicInteger();
+    volatile boolean others;
+
+    @Override
+    public int poll() {
+      polls.incrementAndGet();
+      return 0;
+    }
+
+    @Override
+    public boolean isLookedFor() {
+      return others;
+    }
+
+    @Override
+    public long napNanosMax() {
+      naps.incrementAndGet();
+      return 100_000;
+    }
+  }
+
   /** Once armed: wakes its owner from within, and then parks, as for a contended lock. */
   private static final class Greedy implements PollSource {
     private final Asked where;
