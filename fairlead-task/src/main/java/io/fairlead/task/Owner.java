@@ -198,7 +198,7 @@ public final class Owner implements AutoCloseable {
   private boolean polling;
   private long idleSince;
 
-  /** Since it last napped: it looks again and again, whoever else does. */
+  /** Since it last napped or found something: it looks again and again, whoever else does. */
   private boolean rung;
 
   private long turnBegan;
@@ -680,6 +680,7 @@ public final class Owner implements AutoCloseable {
       boolean ran = runCommands();
       boolean resumed = runTasks();
       boolean found = poll();
+      rung &= !found; // what it was rung for, most likely
       idle = released || ran || resumed || found ? 0 : rest(idle);
     }
     end();
