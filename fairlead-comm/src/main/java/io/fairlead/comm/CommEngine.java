@@ -294,7 +294,9 @@ final class CommEngine {
     if (level == ThreadLevel.MULTIPLE) {
       ending.tell();
     } else if (turn.isMine()) {
-      ENDS.setOpaque(this, (int) ENDS.getOpaque(this) + 1);
+      if (ending.isAwaited()) {
+        ENDS.setOpaque(this, (int) ENDS.getOpaque(this) + 1);
+      }
       turn.keep(ending);
     } else {
       loop().push(new Callback(ending::tell));
@@ -337,12 +339,12 @@ final class CommEngine {
 
     @Override
     public int poll() {
-      return othersLook() ? 0 : look(0, 1);
+      return othersLook() ? Rest.OTHERS_LOOK : look(0, 1);
     }
 
     @Override
     public int pollBeforeRest() {
-      return othersLook() ? 0 : lookBeforeRest(bell);
+      return othersLook() ? Rest.OTHERS_LOOK : lookBeforeRest(bell);
     }
 
     private boolean othersLook() {
@@ -370,7 +372,7 @@ final class CommEngine {
     }
   }
 
-  /** One look that decides whether the loop may sleep until {@code bell} runs: below 0. */
+  /** One look that decides whether the loop may sleep until {@code bell} runs. */
   private int lookBeforeRest(Runnable bell) {
     if (!turn.tryTake()) {
       return 0;
@@ -380,7 +382,7 @@ final class CommEngine {
       boolean announced = !late && transport.announceRest(bell);
       int found = transport.poll();
       announced |= late && transport.announceRest(bell);
-      return announced && found == 0 && transport.mayRest() ? -1 : found;
+      return announced && found == 0 && transport.mayRest() ? Rest.MAY_REST : found;
     } finally {
       turn.give();
     }

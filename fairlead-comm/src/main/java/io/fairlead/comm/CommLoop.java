@@ -37,6 +37,8 @@ import org.jspecify.annotations.Nullable;
  *   <tr><td>oldest</td><td>consumer: loop, then holder of late</td><td>same</td><td>plain; ended hands it over</td></tr>
  *   <tr><td>rest</td><td>loop</td><td>loop, and affine tasks on its thread</td><td>plain</td></tr>
  *   <tr><td>ending</td><td>loop</td><td>loop</td><td>plain</td></tr>
+ *   <tr><td>wanted</td><td>who rings, loop</td><td>loop</td><td>volatile: see the bell of {@link
+ *       Owner}</td></tr>
  *   <tr><td>ended</td><td>loop, once</td><td>producers</td><td>volatile</td></tr>
  * </table>
  *
@@ -58,6 +60,10 @@ final class CommLoop implements PollSource {
   private final LongAdder rings = new LongAdder();
   private LoopNode oldest;
   private boolean ending;
+
+  /** Rung since the last poll, also if it did not nap: then it must not go aside. */
+  private volatile boolean wanted;
+
   private volatile boolean ended;
 
   private CommLoop(
@@ -121,6 +127,9 @@ final class CommLoop implements PollSource {
       end.complete(null);
       return done;
     }
+    if (wanted) {
+      wanted = false; // before the look: what comes to be wanted during it is looked at again
+    }
     return done + (rest == null ? 0 : rest.poll(done > 0));
   }
 
@@ -153,7 +162,12 @@ final class CommLoop implements PollSource {
 
   @Override
   public boolean isReady() {
-    return !ended && (hasQueued() || (rest != null && rest.hasRung()));
+    return !ended && (wanted || hasQueued() || (rest != null && rest.hasRung()));
+  }
+
+  @Override
+  public boolean isLookedFor() {
+    return rest != null && rest.isLookedFor();
   }
 
   @Override
@@ -165,6 +179,9 @@ final class CommLoop implements PollSource {
   void ring() {
     rings.increment();
     if (owner != null && !ended) {
+      if (!owner.isOwnerThread()) {
+        wanted = true;
+      }
       owner.ring();
     }
   }

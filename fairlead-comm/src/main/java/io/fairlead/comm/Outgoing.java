@@ -111,6 +111,12 @@ final class Outgoing implements Ending, Runnable {
   }
 
   @Override
+  public boolean isAwaited() {
+    return listener != null
+        || (outcome instanceof Completion.Source<?> source && source.isAwaited());
+  }
+
+  @Override
   public void tell() {
     CommException cause = failure;
     giveBack();

@@ -70,6 +70,11 @@ final class Receiving extends ReceiveRequest implements Ending, Runnable {
   }
 
   @Override
+  public boolean isAwaited() {
+    return source.isAwaited();
+  }
+
+  @Override
   public void tell() {
     if (began != 0) {
       engine.counters.waited(System.nanoTime() - began);

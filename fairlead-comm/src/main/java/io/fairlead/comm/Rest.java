@@ -34,16 +34,22 @@ final class Rest {
    */
   static final long REST_NANOS = 5_000_000;
 
+  /** Instead of how much was found: nobody looked here, since tasks look themselves. */
+  static final int OTHERS_LOOK = -1;
+
+  /** Instead of how much was found: nothing, and the loop may sleep until it is rung. */
+  static final int MAY_REST = -2;
+
   /** How a loop makes progress; all on its thread. */
   interface Progress {
 
-    /** Looks once; answers how much it found. */
+    /** Looks once; answers how much it found, or {@link #OTHERS_LOOK}. */
     int poll();
 
     /**
      * Announces that the loop will sleep, then looks once.
      *
-     * @return below 0: it found nothing, and the loop may sleep until it is rung
+     * @return how much it found, {@link #OTHERS_LOOK}, or {@link #MAY_REST}
      */
     int pollBeforeRest();
 
@@ -66,6 +72,9 @@ final class Rest {
   private boolean announced;
   private boolean resting;
 
+  /** As the last poll said. */
+  private boolean lookedFor;
+
   /** With a clock in nanoseconds. */
   Rest(Progress progress, LongSupplier clock) {
     this.progress = progress;
@@ -84,15 +93,25 @@ final class Rest {
     resting = false;
     if (!tired) {
       wakeUp();
-      return progress.poll();
+      return told(progress.poll());
     }
     if (nappingSince == 0 || clock.getAsLong() - nappingSince < REST_NANOS) {
-      return progress.poll();
+      return told(progress.poll());
     }
     announced = true;
     int found = progress.pollBeforeRest();
-    resting = found < 0;
+    resting = found == MAY_REST;
+    return told(found);
+  }
+
+  private int told(int found) {
+    lookedFor = found == OTHERS_LOOK;
     return Math.max(found, 0);
+  }
+
+  /** Whether tasks look for themselves, as the last poll said. */
+  boolean isLookedFor() {
+    return lookedFor;
   }
 
   /** It looks again and again for a while, and nobody need ring. */

@@ -25,6 +25,7 @@ import java.util.List;
 import java.util.SplittableRandom;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -86,6 +87,66 @@ class ThreadRuleTest {
       assertThat(another.completion().await(SOON)).isEqualTo("found");
       assertThat(loop.rings()).as("not for its own").isEqualTo(before + 1);
     }
+  }
+
+  /** As a long send, which ends before the answer to it comes: whoever asks for it will see. */
+  @Test
+  void aTaskThatFindsWhatNobodyWaitsForLetsTheLoopSleep() {
+    TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
+    try (World world =
+        GuardedTransport.world(tasks, 1, ThreadLevel.SERIALIZED, CommConfig.DEFAULT, true)) {
+      CommEngine engine = world.rank(0).engine();
+      CommLoop loop = engine.loop();
+      MemorySegment[] memory = {memory(1)};
+      Sending send = new Sending(engine, 0, 0, 1, memory);
+      Completion<?> sent = send.completion();
+      Receiving receive = new Receiving(engine, 0, 0, 1, memory);
+      Completion<Received> received = receive.completion();
+      Completion.Source<Long> mine = engine.source();
+      Thread self = Thread.currentThread();
+      long before = loop.rings();
+      ((GuardedTransport) engine.transport).found =
+          () -> {
+            if (Thread.currentThread() != self) {
+              return 0;
+            }
+            if (!sent.isDone()) {
+              send.sent();
+            } else if (!received.isDone()) {
+              receive.received(0, 1, null);
+            } else {
+              engine.end(() -> mine.complete(loop.rings()));
+            }
+            return 1;
+          };
+      assertThat(mine.completion().await(WaitMode.SPIN, SOON)).isEqualTo(before);
+      assertThat(sent.isDone()).isTrue();
+      assertThat(received.isDone()).isTrue();
+    }
+  }
+
+  /** What the loop would find they find before it; it would only take their processor. */
+  @Test
+  void theLoopGoesAsideWhileATaskLooks() {
+    TaskRuntime tasks = TaskRuntime.open(TaskConfig.DEFAULT);
+    try (World world =
+            GuardedTransport.world(tasks, 1, ThreadLevel.SERIALIZED, CommConfig.DEFAULT, true);
+        TaskScope<String> scope = tasks.scope()) {
+      CommEngine engine = world.rank(0).engine();
+      CommLoop loop = engine.loop();
+      Completion.Source<String> end = engine.source();
+      scope.fork(() -> end.completion().await(WaitMode.SPIN));
+      Eventually.holds("the loop goes aside", () -> onLoop(loop, loop::isLookedFor));
+      end.complete("found");
+      scope.join();
+      Eventually.holds("it looks itself again", () -> !onLoop(loop, loop::isLookedFor));
+    }
+  }
+
+  private static boolean onLoop(CommLoop loop, BooleanSupplier asked) {
+    Completion.Source<Boolean> answer = Completion.source();
+    loop.push(new CommEngine.Callback(() -> answer.complete(asked.getAsBoolean())));
+    return answer.completion().await(SOON);
   }
 
   @Test

@@ -490,6 +490,14 @@ public final class Completion<T extends @Nullable Object> {
       return completion;
     }
 
+    /**
+     * Whether settling it now would wake or call back somebody: a waiter that has parked, or a
+     * callback. Whoever still looks by himself does not count. A hint; any thread; never blocks.
+     */
+    public boolean isAwaited() {
+      return completion.look() instanceof Node;
+    }
+
     /** Settles it with a value; false if it was settled before. */
     public boolean complete(@Nullable T value) {
       return completion.settle(boxed(value));

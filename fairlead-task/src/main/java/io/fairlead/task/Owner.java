@@ -61,7 +61,7 @@ import org.jspecify.annotations.Nullable;
  * affine, tasks | owner, and the affine tasks on it | same | plain: one platform thread
  * mountedAt | owner                  | anyone    | opaque: a report may be late; 0: none is mounted
  * longTurns, longestTurn | owner     | anyone    | opaque: a report may be late
- * polling, idleSince, polls | owner  | owner     | plain
+ * polling, idleSince, rung, polls | owner | owner | plain
  * turnBegan, pollsAtLook, lookSince | owner, and the affine tasks on it | same | plain: as above
  * closing   | closer                 | anyone    | volatile, after the queue was closed
  * </pre>
@@ -197,6 +197,10 @@ public final class Owner implements AutoCloseable {
   private volatile boolean closing;
   private boolean polling;
   private long idleSince;
+
+  /** Since it last napped or found something: it looks again and again, whoever else does. */
+  private boolean rung;
+
   private long turnBegan;
 
   /** How often the sources were polled; as it was at the first look of a row, and when that was. */
@@ -676,6 +680,7 @@ public final class Owner implements AutoCloseable {
       boolean ran = runCommands();
       boolean resumed = runTasks();
       boolean found = poll();
+      rung &= !found; // what it was rung for, most likely
       idle = released || ran || resumed || found ? 0 : rest(idle);
     }
     end();
@@ -876,17 +881,19 @@ public final class Owner implements AutoCloseable {
   @SuppressWarnings("ThreadPriorityCheck") // a step between spinning and parking, not a promise
   private int rest(int idle) {
     int yields = spins + config.idleYields();
-    if (idle < spins && (idle + 1) % SPINS_PER_YIELD != 0) {
+    boolean aside = !rung && othersLook();
+    if (!aside && idle < spins && (idle + 1) % SPINS_PER_YIELD != 0) {
       Thread.onSpinWait();
-    } else if (idle < yields) {
+    } else if (!aside && idle < yields) {
       Thread.yield();
     } else {
       long now = System.nanoTime();
-      if (idle == yields) {
-        idleSince = now;
+      if (aside || idle == yields) {
+        idleSince = now; // once nobody looks any more, it searches first
       }
-      if (now - idleSince >= searchNanos || !anythingPending()) {
-        return sleep(now - idleSince) ? yields + 1 : 0;
+      if (aside || now - idleSince >= searchNanos || !anythingPending()) {
+        rung = !sleep(othersLook() ? Long.MAX_VALUE : now - idleSince);
+        return rung ? 0 : yields + 1;
       }
       Thread.yield(); // whoever is woken meanwhile may need this processor
       return yields + 1;
@@ -935,6 +942,34 @@ public final class Owner implements AutoCloseable {
       }
     }
     return false;
+  }
+
+  /** Whether tasks look for all that is pending, if anything is. */
+  private boolean othersLook() {
+    boolean any = false;
+    for (PollSource source : sources) {
+      any |= isLookedFor(source);
+    }
+    return any && !anythingElsePending();
+  }
+
+  private boolean anythingElsePending() {
+    for (PollSource source : sources) {
+      if (!isLookedFor(source) && hasPending(source)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  @SuppressWarnings("CatchingUnchecked") // a stranger's source must not end the owner
+  private boolean isLookedFor(PollSource source) {
+    try {
+      return source.isLookedFor();
+    } catch (Throwable thrown) {
+      LOG.log(Level.ERROR, "'" + name + "': poll source " + source + " threw", thrown);
+      return false;
+    }
   }
 
   /** The longest nap that whatever is pending allows; 0 if nothing is. */

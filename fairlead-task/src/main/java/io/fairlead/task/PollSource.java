@@ -61,4 +61,13 @@ public interface PollSource {
   default long napNanosMax() {
     return Long.MAX_VALUE;
   }
+
+  /**
+   * Whether tasks that wait look for themselves, as far as the last poll could tell, and so find
+   * what comes before this owner would. Then it would only be in their way: unless it was rung, it
+   * takes its longest nap at once. Owner's thread; never blocks; cheap.
+   */
+  default boolean isLookedFor() {
+    return false;
+  }
 }

@@ -553,6 +553,51 @@ class OwnerTest {
     HAS_PENDING
   }
 
+  /** Where tasks look themselves an owner that polls on would take their processor. */
+  @Test
+  void itNapsBetweenFindsWhileTasksLookAndSearchesOnceItIsRung() {
+    Owner owner = runtime.owner("o", Role.OWNER);
+    LookedFor source = new LookedFor();
+    owner.addSource(source);
+    Eventually.holds("it searches between finds", () -> source.polls.get() > 1_000);
+    source.others = true;
+    int before = source.naps.get();
+    Eventually.holds("it naps", () -> source.naps.get() > before + 20);
+    source.finds = false;
+    int extra = source.polls.get() - source.naps.get();
+    Eventually.holds(
+        "it searches",
+        () -> {
+          owner.ring(); // one that it is awake for passes unheard
+          return source.polls.get() - source.naps.get() > extra + 100;
+        });
+  }
+
+  /** Found in every other poll. */
+  private static final class LookedFor implements PollSource {
+    private final AtomicInteger polls = new AtomicInteger();
+    private final AtomicInteger naps = new AtomicInteger();
+    private volatile boolean others;
+    private volatile boolean finds = true;
+
+    @Override
+    public int poll() {
+      int number = polls.incrementAndGet();
+      return finds ? number % 2 : 0;
+    }
+
+    @Override
+    public boolean isLookedFor() {
+      return others;
+    }
+
+    @Override
+    public long napNanosMax() {
+      naps.incrementAndGet();
+      return 100_000;
+    }
+  }
+
   /** Once armed: wakes its owner from within, and then parks, as for a contended lock. */
   private static final class Greedy implements PollSource {
     private final Asked where;

@@ -242,21 +242,27 @@ final class CommProbes {
 
   /**
    * Half of a round trip of a header and four blobs of 64 KiB, which come to the same places each
-   * time, as in C; nanoseconds. Once for each world.
+   * time, and go from others, as in C: memory that one core writes and another reads, in turn,
+   * takes either of them about twice as long. Nanoseconds. Once for each world.
    */
   double[] blobs() {
     MemorySegment[] places = blobMemory();
+    Blob[] out = blobsOf(List.of(blobMemory()));
     comm.handle(
         BLOBS_HANDLER,
         (source, got, lengths) -> places,
-        (source, got, blobs) -> answered(BLOBS_HANDLER, got, blobs));
-    return blobs(BLOBS_HANDLER);
+        (source, got, blobs) -> answered(BLOBS_HANDLER, got, out));
+    return blobs(BLOBS_HANDLER, out);
   }
 
-  /** The same with memory that is made for each message. Once for each world. */
+  /** The same with memory that is made for each message, and sent back. Once for each world. */
   double[] blobsMade() {
-    comm.handle(MADE_HANDLER, (source, got, blobs) -> answered(MADE_HANDLER, got, blobs));
-    return blobs(MADE_HANDLER);
+    comm.handle(MADE_HANDLER, (source, got, blobs) -> answered(MADE_HANDLER, got, blobsOf(blobs)));
+    return blobs(MADE_HANDLER, blobsOf(List.of(blobMemory())));
+  }
+
+  private static Blob[] blobsOf(List<MemorySegment> memory) {
+    return memory.stream().map(Blob::of).toArray(Blob[]::new);
   }
 
   private MemorySegment[] blobMemory() {
@@ -265,19 +271,18 @@ final class CommProbes {
     return blobs;
   }
 
-  private void answered(int handler, MemorySegment header, List<MemorySegment> blobs) {
+  private void answered(int handler, MemorySegment header, Blob[] blobs) {
     if (isRoot()) {
       answer.complete("answered");
     } else {
-      comm.message(peer, handler, header, blobs.stream().map(Blob::of).toArray(Blob[]::new));
+      comm.message(peer, handler, header, blobs);
     }
   }
 
-  private double[] blobs(int handler) {
+  private double[] blobs(int handler, Blob[] blobs) {
     int samples = rounds(BLOBS_SAMPLES);
     double[] nanos = new double[isRoot() ? samples : 0];
     MemorySegment header = memory(HEADER);
-    Blob[] blobs = Arrays.stream(blobMemory()).map(Blob::of).toArray(Blob[]::new);
     comm.barrier().await();
     long until = System.nanoTime() + WARM_UP_NANOS_MAX;
     for (int i = -BLOBS_WARM_UPS * samples; i < samples && isRoot(); i++) {
