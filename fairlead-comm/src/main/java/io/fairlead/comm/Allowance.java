@@ -1,7 +1,10 @@
 package io.fairlead.comm;
 
+import io.fairlead.fault.Mutant;
 import io.fairlead.task.Completion;
 import io.fairlead.task.Owner;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -13,18 +16,58 @@ import java.util.function.BooleanSupplier;
  * So much of something that may be out at a time. Who wants more than there is waits, first come
  * first served; who cannot wait asks and is told no.
  *
- * <p>{@code left} and {@code waiting} are guarded by {@code lock}, an innermost lock: completions
- * are settled after it is given up.
+ * <p>While nobody waits, taking and giving back are one compare-and-set and one addition: a device
+ * manager takes here, which must wait for no lock, and where the lock was held just then it parked,
+ * for microseconds.
+ *
+ * <p><b>State</b>: what is left, and whether somebody waits, in one word.
+ *
+ * <pre>
+ * (left, nobody)  → (left − a, nobody)  tryTake, if there is as much
+ * (left, any)     → (left + a, same)    give; who sees that somebody waits serves then
+ * (left, any)     → (left, waits)       under the lock: one that found too little stands in the queue;
+ *                                       looks once more
+ * (left, waits)   → (left − a, waits)   under the lock: the first in the queue is served
+ * (left, waits)   → (left, nobody)      under the lock: the queue is empty
+ * </pre>
+ *
+ * <p>No wake is lost, since all of these are one after the other: a give that saw nobody waiting
+ * came before the waiter's mark, so the look after that mark sees what it gave; any other give
+ * serves. Nobody is passed: with the mark no tryTake succeeds. So under the lock and with the mark,
+ * what is left only grows but by who holds the lock.
+ *
+ * <table>
+ *   <caption>fields</caption>
+ *   <tr><th>field</th><th>writer</th><th>reader</th><th>mode</th></tr>
+ *   <tr><td>state</td><td>any</td><td>any</td><td>atomic, as above</td></tr>
+ *   <tr><td>waiting</td><td>any</td><td>same</td><td>lock</td></tr>
+ * </table>
+ *
+ * <p>{@code lock} is an innermost lock: completions are settled after it is given up.
  */
 final class Allowance {
+  /** In the lowest bit of the state; what is left is above. */
+  private static final long WAITED = 1;
+
+  private static final int LEFT_SHIFT = 1;
+  private static final VarHandle STATE;
+
+  static {
+    try {
+      STATE = MethodHandles.lookup().findVarHandle(Allowance.class, "state", long.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
   private final long max;
   private final ReentrantLock lock = new ReentrantLock();
   private final Queue<Waiter> waiting = new ArrayDeque<>();
-  private long left;
+  private volatile long state;
 
   Allowance(long max) {
-    this.max = max;
-    this.left = max;
+    this.max = Math.min(max, Long.MAX_VALUE >> LEFT_SHIFT); // more is no limit
+    this.state = this.max << LEFT_SHIFT;
   }
 
   long max() {
@@ -32,12 +75,7 @@ final class Allowance {
   }
 
   long out() {
-    Owner.lock(lock);
-    try {
-      return max - left;
-    } finally {
-      lock.unlock();
-    }
+    return max - left(state);
   }
 
   /** How many wait. For tests. */
@@ -50,17 +88,24 @@ final class Allowance {
     }
   }
 
-  /** Takes if that needs no waiting. Any thread. */
+  private static long left(long state) {
+    return state >> LEFT_SHIFT;
+  }
+
+  private static boolean isWaited(long state) {
+    return (state & WAITED) != 0;
+  }
+
+  /** Takes if that needs no waiting. Any thread; takes no lock. */
   boolean tryTake(long amount) {
-    Owner.lock(lock);
-    try {
-      if (!waiting.isEmpty() || left < amount) {
+    for (; ; ) {
+      long seen = state;
+      if (left(seen) < amount || (isWaited(seen) && !Mutant.on("allowance.passes-who-waits"))) {
         return false;
       }
-      left -= amount;
-      return true;
-    } finally {
-      lock.unlock();
+      if (STATE.weakCompareAndSet(this, seen, seen - (amount << LEFT_SHIFT))) {
+        return true;
+      }
     }
   }
 
@@ -71,18 +116,10 @@ final class Allowance {
    * @return false: it became so, and nothing was taken
    */
   boolean take(long amount, BooleanSupplier over) {
-    Waiter waiter;
-    Owner.lock(lock);
-    try {
-      if (waiting.isEmpty() && left >= amount) {
-        left -= amount;
-        return true;
-      }
-      waiter = new Waiter(amount, over, Completion.source());
-      waiting.add(waiter);
-    } finally {
-      lock.unlock();
+    if (tryTake(amount)) {
+      return true;
     }
+    Waiter waiter = queue(amount, over);
     if (over.getAsBoolean()) {
       look(); // after the add: either this thread sees it, or who made it so the waiter
     }
@@ -98,6 +135,32 @@ final class Allowance {
     }
   }
 
+  /** Stands in the queue from now on, and may be served already. */
+  Waiter queue(long amount, BooleanSupplier over) {
+    Waiter waiter = new Waiter(amount, over, Completion.source());
+    Owner.lock(lock);
+    try {
+      waiting.add(waiter);
+      mark();
+    } finally {
+      lock.unlock();
+    }
+    if (!Mutant.on("allowance.looks-no-more")) {
+      serve(); // what was given back before the mark
+    }
+    return waiter;
+  }
+
+  /** Under the lock. */
+  private void mark() {
+    long _ = (long) STATE.getAndBitwiseOr(this, WAITED);
+  }
+
+  /** Under the lock: nobody waits any more. */
+  private void unmark() {
+    long _ = (long) STATE.getAndBitwiseAnd(this, ~WAITED);
+  }
+
   /** For some who wait it may be over: they go on without. Any thread; never blocks. */
   void look() {
     List<Waiter> refused = new ArrayList<>(0);
@@ -111,14 +174,16 @@ final class Allowance {
     serve(); // they may have stood in front of smaller ones
   }
 
+  /** Any thread; takes no lock while nobody waits. */
   void give(long amount) {
-    Owner.lock(lock);
-    try {
-      left += amount;
-    } finally {
-      lock.unlock();
+    if (isWaited(add(amount))) {
+      serve();
     }
-    serve();
+  }
+
+  /** What the state was before. */
+  private long add(long amount) {
+    return (long) STATE.getAndAdd(this, amount << LEFT_SHIFT);
   }
 
   private void giveUp(Waiter waiter) {
@@ -144,11 +209,14 @@ final class Allowance {
       List<Waiter> served = new ArrayList<>(0);
       Owner.lock(lock);
       try {
-        left += returned;
-        while (!waiting.isEmpty() && waiting.element().amount <= left) {
+        add(returned);
+        while (!waiting.isEmpty() && waiting.element().amount <= left(state)) {
           Waiter first = waiting.remove();
-          left -= first.amount;
+          add(-first.amount);
           served.add(first);
+        }
+        if (waiting.isEmpty()) {
+          unmark();
         }
       } finally {
         lock.unlock();
@@ -161,5 +229,6 @@ final class Allowance {
     } while (returned > 0);
   }
 
-  private record Waiter(long amount, BooleanSupplier over, Completion.Source<Boolean> source) {}
+  /** One in the queue; its source says true once it is served, false once it is over. */
+  record Waiter(long amount, BooleanSupplier over, Completion.Source<Boolean> source) {}
 }

@@ -20,13 +20,16 @@ import org.jspecify.annotations.Nullable;
  * <p>Written by the submitting thread; read by whoever ends the send.
  */
 final class Parcel {
+  /** Of all messages that are a header alone. Nothing is ever written to it. */
+  private static final Parcel EMPTY = new Parcel(0);
+
   private final MemorySegment[] segments;
 
-  /** What goes back to the lender at the end. */
-  private final List<LentBuffer> lent = new ArrayList<>(0);
+  /** What goes back to the lender at the end. A list of its own once there is any. */
+  private List<LentBuffer> lent = List.of();
 
-  /** Copies from devices that may still write to staging. */
-  private final List<Completion<?>> copies = new ArrayList<>(0);
+  /** Copies from devices that may still write to staging. Likewise. */
+  private List<Completion<?>> copies = List.of();
 
   /** What stands for several gates; null if there is one at most. */
   private @Nullable Completion<?> combined;
@@ -37,6 +40,9 @@ final class Parcel {
 
   /** Takes over lent buffers and starts copies; if one cannot be, the others are let go. */
   static Parcel of(CommEngine engine, Blob[] blobs) {
+    if (blobs.length == 0) {
+      return EMPTY;
+    }
     Parcel parcel = new Parcel(blobs.length);
     boolean complete = false;
     try {
@@ -46,7 +52,7 @@ final class Parcel {
       }
       for (int i = 0; i < blobs.length; i++) {
         if (blobs[i] instanceof DeviceBlob device) {
-          parcel.copies.add(device.buffer().downloadTo(parcel.segments[i]));
+          parcel.copies = with(parcel.copies, device.buffer().downloadTo(parcel.segments[i]));
         }
       }
       complete = true;
@@ -63,11 +69,18 @@ final class Parcel {
       case HostBlob host -> host.segment();
       case LentBuffer buffer -> {
         MemorySegment segment = buffer.send(engine.lender);
-        lent.add(buffer);
+        lent = with(lent, buffer);
         yield segment;
       }
       case DeviceBlob device -> staging(engine, device.bytes());
     };
+  }
+
+  /** Most have none, and a list of none need not be made for each message. */
+  private static <T> List<T> with(List<T> some, T one) {
+    List<T> more = some.isEmpty() ? new ArrayList<>(1) : some;
+    more.add(one);
+    return more;
   }
 
   private MemorySegment staging(CommEngine engine, long bytes) {
@@ -75,7 +88,7 @@ final class Parcel {
     if (buffer == null) {
       return Segments.allocate(bytes);
     }
-    lent.add(buffer);
+    lent = with(lent, buffer);
     return buffer.send(engine.lender);
   }
 

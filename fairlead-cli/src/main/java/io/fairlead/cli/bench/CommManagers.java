@@ -25,7 +25,17 @@ final class CommManagers {
   /** So many are submitted before the manager waits until they are on their way. */
   private static final int BURST = 32;
 
-  private static final int LOOKS_PER_YIELD = 256;
+  /** About as long as a submit takes. */
+  private static final int SPINS_OF_NOTHING = 4;
+
+  /** As many, and as many bytes, as a submit leaves. */
+  private static final int OBJECTS = 5;
+
+  private static final int OBJECT_LONGS = 3;
+
+  /** 2 µs of looks, as a thread of ours that manages a device makes them. */
+  private static final int LOOKS_PER_YIELD = 50;
+
   private static final int PING_TAG = 11;
   private static final int ACK_HANDLER = 11;
   private static final int SINK_HANDLER = 12;
@@ -37,6 +47,9 @@ final class CommManagers {
 
   /** Counts acknowledgements; by the communication thread of rank 0. */
   private final AtomicInteger acknowledged = new AtomicInteger();
+
+  /** Keeps what is made for nothing, so that it is made. */
+  private final Object[] fresh = new Object[OBJECTS];
 
   /** Of {@link #ACK_HANDLER}, which is set once. */
   private boolean listens;
@@ -160,9 +173,11 @@ final class CommManagers {
   // --- what submitting costs the manager --------------------------------------------------------
 
   /**
-   * What a submit takes on the manager's thread, its clock included; nanoseconds.
+   * What a submit takes on the manager's thread, its clock included; nanoseconds. Beside it, in the
+   * same bursts, what nothing takes, and what it takes to make as much garbage and do nothing else:
+   * what is as late there is not the engine's.
    *
-   * @return p50, p99.9, the greatest; none on other ranks
+   * @return p50, p99.9, the greatest; p99.9 of nothing and of garbage; none on other ranks
    */
   double[] submits() {
     int count = rounds(SUBMITTED) / BURST * BURST;
@@ -175,6 +190,8 @@ final class CommManagers {
 
   private double[] submit(int count) {
     double[] nanos = new double[count];
+    double[] nothing = new double[count];
+    double[] garbage = new double[count];
     MemorySegment header = word();
     for (int i = -count / 2 / BURST * BURST; i < count; i += BURST) {
       Completion<@Nullable Void> last = Completion.completed(null);
@@ -188,9 +205,40 @@ final class CommManagers {
       }
       Completion<@Nullable Void> sent = last;
       lookUntil(() -> hasEnded(sent));
+      burst(nothing, i, this::doNothing);
+      burst(garbage, i, this::makeGarbage);
     }
     Samples all = Samples.of(nanos);
-    return new double[] {all.median(), all.quantile(P999), all.max()};
+    return new double[] {
+      all.median(),
+      all.quantile(P999),
+      all.max(),
+      Samples.of(nothing).quantile(P999),
+      Samples.of(garbage).quantile(P999)
+    };
+  }
+
+  private static void burst(double[] nanos, int first, Runnable body) {
+    for (int j = 0; j < BURST; j++) {
+      long start = System.nanoTime();
+      body.run();
+      long end = System.nanoTime();
+      if (first >= 0) {
+        nanos[first + j] = end - start;
+      }
+    }
+  }
+
+  private void doNothing() {
+    for (int i = 0; i < SPINS_OF_NOTHING; i++) {
+      Thread.onSpinWait();
+    }
+  }
+
+  private void makeGarbage() {
+    for (int i = 0; i < OBJECTS; i++) {
+      fresh[i] = new long[OBJECT_LONGS];
+    }
   }
 
   // --- the manager's thread ---------------------------------------------------------------------

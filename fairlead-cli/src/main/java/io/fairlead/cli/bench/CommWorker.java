@@ -220,6 +220,8 @@ public final class CommWorker implements Callable<Integer> {
               print("submit.p50", figures[0]);
               print("submit.p999", figures[1]);
               print("submit.max", figures[2]);
+              print("submit.nothing", figures[3]);
+              print("submit.garbage", figures[4]);
             }
             return "measured";
           });

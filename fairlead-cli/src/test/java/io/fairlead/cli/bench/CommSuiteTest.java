@@ -158,7 +158,7 @@ class CommSuiteTest {
                     .orElseThrow();
               }
             });
-    requireSamples(submits, 3);
+    requireSamples(submits, 5);
     return watch.entries();
   }
 
