@@ -90,7 +90,9 @@ public final class BenchCommand implements Callable<Integer> {
   @Option(
       names = "--device",
       paramLabel = "NAME",
-      description = "host, cuda, or auto: the best one there is (memory, spill; default auto).")
+      description =
+          "host, cuda, or auto: the best one there is (memory, spill, and the rows"
+              + " comm.device; default auto).")
   private @Nullable String device;
 
   @Option(

@@ -125,10 +125,20 @@ final class CommRuns implements AutoCloseable {
    *
    * @param properties more options for their JVMs
    * @param ranks of V-cycles, where all live in one process
+   * @param device whose memory they use
    */
-  record Job(Set<Group> groups, int scale, int seed, List<String> properties, int ranks) {
+  record Job(
+      Set<Group> groups, int scale, int seed, List<String> properties, int ranks, String device) {
     Job(Set<Group> groups, int scale, int seed, List<String> properties) {
       this(groups, scale, seed, properties, RANKS);
+    }
+
+    Job(Set<Group> groups, int scale, int seed, List<String> properties, int ranks) {
+      this(groups, scale, seed, properties, ranks, "host");
+    }
+
+    Job on(String other) {
+      return new Job(groups, scale, seed, properties, ranks, other);
     }
 
     static Job of(Set<Group> groups, int scale) {
@@ -138,7 +148,7 @@ final class CommRuns implements AutoCloseable {
     private List<String> args() {
       List<String> args = new ArrayList<>(List.of("bench", "comm-worker"));
       groups.forEach(group -> args.add(group.name()));
-      args.addAll(List.of("--scale", "" + scale, "--seed", "" + seed));
+      args.addAll(List.of("--scale", "" + scale, "--seed", "" + seed, "--device", device));
       if (ranks != RANKS) {
         args.addAll(List.of("--ranks", "" + ranks));
       }

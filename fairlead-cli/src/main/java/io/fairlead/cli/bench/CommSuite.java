@@ -5,6 +5,8 @@ import io.fairlead.cli.bench.CommRuns.Job;
 import io.fairlead.cli.bench.CommWorker.Group;
 import io.fairlead.cli.bench.InstalledMpi.Binding;
 import io.fairlead.cli.bench.InstalledMpi.Flavour;
+import io.fairlead.runtime.FairleadConfig;
+import io.fairlead.task.WaitMode;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.EnumMap;
@@ -185,6 +187,12 @@ final class CommSuite implements PartwiseSuite {
     return true;
   }
 
+  /** Of the rows whose ranks have a device worth the name; the others are of the host's. */
+  @Override
+  public boolean takesDevice() {
+    return true;
+  }
+
   @Override
   public boolean startsRanks() {
     return true;
@@ -250,6 +258,16 @@ final class CommSuite implements PartwiseSuite {
             "messages of device buffers beside spills",
             List.of("comm.spill.wrong", "comm.spill.spilled"),
             runs -> spills(options, runs)));
+    parts.add(
+        new Place(
+            "messages of a GPU's memory in one process, and V-cycles in each waiting mode",
+            deviceIds(IN_PROCESS),
+            runs ->
+                devices(
+                    IN_PROCESS,
+                    options,
+                    runs,
+                    job -> runs.inProcess(ChildProcess.Place.all(), job))));
     for (Flavour flavour : Flavour.values()) {
       for (Binding binding : bindings(options)) {
         parts.addAll(inPairs(flavour, binding, options));
@@ -293,6 +311,12 @@ final class CommSuite implements PartwiseSuite {
             "V-cycles on one rank and on two by " + where,
             CommSpeedUps.ids(where),
             runs -> vcycles(flavour, options, runs)),
+        new Place(
+            "messages of a GPU's memory by " + where + ", and V-cycles in each waiting mode",
+            deviceIds(where),
+            runs ->
+                devices(
+                    where, options, runs, job -> launched(runs, flavour, Binding.UNBOUND, job))),
         new Place("a flood, " + where, floodIds(where), runs -> flood(flavour, options, runs)),
         new Place(
             "closes under load, " + where,
@@ -646,6 +670,64 @@ final class CommSuite implements PartwiseSuite {
               .bounds(500.0, 200.0));
     }
     return rows.isEmpty() ? missing(idleIds(where), runs) : rows;
+  }
+
+  // --- devices
+  // -------------------------------------------------------------------------------------
+
+  private static List<String> deviceIds(String where) {
+    return Stream.concat(
+            Stream.of("comm.device.start." + where),
+            Stream.of(WaitMode.values()).map(mode -> vcycleId(mode, where)))
+        .toList();
+  }
+
+  private static String vcycleId(WaitMode mode, String where) {
+    return "comm.device.vcycle." + mode.name().toLowerCase(Locale.ROOT) + "." + where;
+  }
+
+  private interface Measured {
+    Map<String, Samples> by(Job job) throws Exception;
+  }
+
+  /** Where nobody has chosen a device they are of a GPU, or not measured. */
+  private static List<Row> devices(String where, Options options, CommRuns runs, Measured measured)
+      throws Exception {
+    BenchDevice device = BenchDevice.of(options);
+    if (!device.isCuda() && options.device().equals(FairleadConfig.AUTO)) {
+      runs.say("no GPU here: comm.device.* have no figures (--device host measures them anyhow)");
+      return deviceIds(where).stream().map(id -> Row.missing(id, "no GPU")).toList();
+    }
+    Job job = job(options, EnumSet.of(Group.DEVICE)).on(device.driver());
+    Map<String, Samples> ours = measured.by(job);
+    Samples sent = ours.get("device.sent");
+    Samples spun = ours.get("device.spun");
+    Samples plain = ours.get("device.plain");
+    List<Row> rows = new ArrayList<>();
+    String start = deviceIds(where).getFirst();
+    if (sent == null || spun == null || plain == null) {
+      rows.add(Row.missing(start, runs.why()));
+    } else {
+      double more = CommDevices.Starts.more(sent, spun, plain) * MICROS;
+      rows.add(Row.exact(start, "us", "lower", more).bounds(5.0, null));
+      runs.say(
+          String.format(
+              Locale.ROOT,
+              "%s: %.1f us until it is there, %.1f until who spins has it, %.1f to send that",
+              start,
+              sent.median() * MICROS,
+              spun.median() * MICROS,
+              plain.median() * MICROS));
+    }
+    for (WaitMode mode : WaitMode.values()) {
+      Samples seconds = ours.get("device.vcycle." + mode);
+      String id = vcycleId(mode, where);
+      rows.add(
+          seconds == null
+              ? Row.missing(id, runs.why())
+              : Row.median(id, "us", "lower", seconds.times(1e6)));
+    }
+    return rows;
   }
 
   // --- floods

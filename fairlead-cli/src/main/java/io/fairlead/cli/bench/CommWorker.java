@@ -66,14 +66,16 @@ public final class CommWorker implements Callable<Integer> {
     /** Messages of device buffers while all around them is spilled. */
     SPILL,
     /** A solve and V-cycles on ranks. */
-    VCYCLE;
+    VCYCLE,
+    /** Messages of device memory, and V-cycles on ranks with a device, in every waiting mode. */
+    DEVICE;
 
     /** It takes no longer unless it hangs. */
     Duration limit() {
       return switch (this) {
         case PING_PONG, AFFINE, BLOBS, SHIFT, SUBMIT, FLOOD, IDLE -> Duration.ofMinutes(1);
         case RATE, AFFINE_RATE -> Duration.ofMinutes(2);
-        case WAITERS, CLOSE, VCYCLE -> Duration.ofMinutes(4);
+        case WAITERS, CLOSE, VCYCLE, DEVICE -> Duration.ofMinutes(4);
         case SPILL -> Duration.ofMinutes(20);
       };
     }
@@ -86,7 +88,8 @@ public final class CommWorker implements Callable<Integer> {
     /** Whether two ranks are opened once for it, and closed in peace. */
     boolean sharesWorld() {
       return switch (this) {
-        case PING_PONG, AFFINE, RATE, AFFINE_RATE, BLOBS, SHIFT, FLOOD, IDLE, WAITERS -> true;
+        case PING_PONG, AFFINE, RATE, AFFINE_RATE, BLOBS, SHIFT, FLOOD, IDLE, WAITERS, DEVICE ->
+            true;
         case SUBMIT, CLOSE, SPILL, VCYCLE -> false;
       };
     }
@@ -109,6 +112,9 @@ public final class CommWorker implements Callable<Integer> {
   @Option(names = "--ranks", description = "Of V-cycles in one process.")
   private int ranks = 2;
 
+  @Option(names = "--device", description = "Whose memory is sent.")
+  private String device = "host";
+
   @Option(names = "--limit", description = "Seconds after which it is ended.")
   private @Nullable Long limitSeconds;
 
@@ -118,7 +124,7 @@ public final class CommWorker implements Callable<Integer> {
   @Override
   public Integer call() {
     Set<Group> wanted = EnumSet.copyOf(groups);
-    FairleadConfig config = FairleadConfig.fromSystem().withDevice("host");
+    FairleadConfig config = FairleadConfig.fromSystem().withDevice(device);
     Duration limit = limitSeconds == null ? Group.limit(wanted) : Duration.ofSeconds(limitSeconds);
     try (HangWatch _ = HangWatch.start(groups.toString(), limit, line().getErr());
         Fairlead fairlead = Fairlead.open(config)) {
@@ -184,11 +190,22 @@ public final class CommWorker implements Callable<Integer> {
                 print("idle.first", probes.firstMessages());
               }
               case WAITERS -> waiters(new CommWaiters(fairlead, comm));
+              case DEVICE -> devices(new CommDevices(fairlead, comm, scale));
               case SUBMIT, CLOSE, SPILL, VCYCLE -> {}
             }
           }
           return "measured";
         });
+  }
+
+  private void devices(CommDevices devices) {
+    CommDevices.Starts starts = devices.starts();
+    if (starts != null) {
+      print("device.sent", starts.sent());
+      print("device.spun", starts.spun());
+      print("device.plain", starts.plain());
+    }
+    devices.vcycles().forEach((mode, seconds) -> print("device.vcycle." + mode, seconds));
   }
 
   private void flood(double[] figures) {

@@ -15,6 +15,7 @@ import io.fairlead.comm.spi.TransportSettings;
 import io.fairlead.runtime.Fairlead;
 import io.fairlead.runtime.FairleadConfig;
 import io.fairlead.task.Role;
+import io.fairlead.task.WaitMode;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.file.Path;
@@ -96,6 +97,40 @@ class CommSuiteTest {
               return managers.shiftedToTask();
             }),
         100);
+  }
+
+  @Test
+  void messagesOfDeviceMemoryAndCyclesInEachModeAreMeasured() {
+    opened(
+        fairlead -> {
+          try (CommWorld world = CommWorld.open(fairlead, CommWorld.IN_PROCESS)) {
+            return world.run(
+                comm -> {
+                  CommDevices devices = new CommDevices(fairlead, comm, SCALE);
+                  CommDevices.Starts starts = devices.starts();
+                  Map<WaitMode, double[]> seconds = devices.vcycles();
+                  if (comm.rank() != 0) {
+                    assertThat(starts).isNull();
+                    assertThat(seconds).isEmpty();
+                    return "measured";
+                  }
+                  requireSamples(Objects.requireNonNull(starts).sent(), 5);
+                  requireSamples(starts.spun(), 5);
+                  requireSamples(starts.plain(), 5);
+                  assertThat(seconds).containsOnlyKeys(WaitMode.values());
+                  seconds.values().forEach(each -> requireSamples(each, 2));
+                  return "measured";
+                });
+          }
+        });
+  }
+
+  @Test
+  void whatIsMoreThanSpinningAndSendingIsOfTheMedians() {
+    assertThat(
+            CommDevices.Starts.more(
+                Samples.of(30.0, 50.0, 40.0), Samples.of(20.0, 25.0), Samples.of(3.0)))
+        .isEqualTo(40.0 - Samples.of(20.0, 25.0).median() - 3.0);
   }
 
   @Test
