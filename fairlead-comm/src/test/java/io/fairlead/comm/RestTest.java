@@ -34,7 +34,7 @@ class RestTest {
     public int pollBeforeRest() {
       calls.add("announced poll");
       resting = true;
-      return found == 0 && quiet ? -1 : found;
+      return found == 0 && quiet ? Rest.MAY_REST : found;
     }
 
     @Override
