@@ -142,15 +142,23 @@ public final class HostBlocks {
   }
 
   /**
-   * Whether blocks were given back that the device still uses: they are free by themselves soon.
+   * Whether blocks of so many bytes together were given back that the device still uses: they are
+   * free once it has ended that. Asks the device how far it is; any thread; does not wait.
    */
-  public boolean isAnyPending() {
+  public boolean isPending(long bytes) {
+    List<Mark> oldest;
+    boolean enough;
     lock.lock();
     try {
-      return small.isAnyPending() || large.isAnyPending();
+      var _ = small.freeReached();
+      var _ = large.freeReached();
+      enough = small.pendingBytes() + large.pendingBytes() >= bytes;
+      oldest = enough ? List.copyOf(oldestPending()) : List.of();
     } finally {
       lock.unlock();
     }
+    askFor(oldest);
+    return enough;
   }
 
   /** So that the end of these uses is known when it comes, and a later try finds it. */

@@ -132,8 +132,8 @@ final class SlotLists {
     return found;
   }
 
-  boolean isAnyPending() {
-    return pendingBytes > 0;
+  long pendingBytes() {
+    return pendingBytes;
   }
 
   /** Whether free halves have become a whole of that size; smaller ones come first. */

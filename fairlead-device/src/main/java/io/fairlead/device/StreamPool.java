@@ -51,7 +51,7 @@ final class StreamPool {
         stream = context.createPooled(0);
         shared = stream;
       } catch (OutOfDeviceMemoryException refused) {
-        stream = share(0, refused); // the next one tries again
+        stream = share(0, 0, refused); // with tasks, until it is closed
       }
     }
     return stream;
@@ -98,7 +98,7 @@ final class StreamPool {
     try {
       made = new Slot(context.createPooled(priority), priority);
     } catch (OutOfDeviceMemoryException refused) {
-      return share(priority, refused);
+      return share(priority, 1, refused);
     }
     made.leases = 1;
     lock.lock();
@@ -132,7 +132,7 @@ final class StreamPool {
   }
 
   /** With others, since the driver has no memory for another one. On the owner. */
-  private DeviceStream share(int priority, OutOfDeviceMemoryException refused) {
+  private DeviceStream share(int priority, int leases, OutOfDeviceMemoryException refused) {
     lock.lock();
     try {
       Slot chosen = best(priority, true);
@@ -140,7 +140,7 @@ final class StreamPool {
       if (chosen == null) {
         throw refused;
       }
-      chosen.leases++;
+      chosen.leases += leases;
       return chosen.stream;
     } finally {
       lock.unlock();

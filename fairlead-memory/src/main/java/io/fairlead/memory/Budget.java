@@ -840,6 +840,7 @@ final class Budget {
   private void noteClosing(Charge charge) {
     if (!charge.closing) {
       charge.closing = true;
+      changes++; // pending, and no longer spillable
       pendingFree += charge.bytes;
       charge.account.held -= charge.bytes;
     }

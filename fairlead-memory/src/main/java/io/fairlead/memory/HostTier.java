@@ -110,9 +110,9 @@ final class HostTier {
     return pieces;
   }
 
-  /** Whether there is more room once the device has done with what was given back. */
-  boolean comes() {
-    return blocks.isAnyPending();
+  /** Whether there is so much more room once the device has done with what was given back. */
+  boolean comes(long size) {
+    return blocks.isPending(size);
   }
 
   /** Every piece but the last is a multiple of this, for files. */

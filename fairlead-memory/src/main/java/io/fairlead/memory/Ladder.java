@@ -80,8 +80,8 @@ import org.jspecify.annotations.Nullable;
  * somebody waits there is one in each GRACE: for what nobody posts (a thread that parks elsewhere,
  * a task that ended with a lease). What was found is looked at once more before anybody is told:
  * who was stuck all the while had no way to change anything. What is not certain others may change
- * at any time; so at last somebody only adds up what there is, and while that is enough, nobody is
- * rolled back for up to GRACE.
+ * at any time; so at last somebody only adds up what there is, and while that is enough, or does
+ * not stand still, nobody is told for up to GRACE.
  *
  * <h2>Why it ends</h2>
  *
@@ -99,6 +99,7 @@ import org.jspecify.annotations.Nullable;
  * TIMER       | look; the timer  | look   | compare-and-set
  * lastNanos   | look             | look   | volatile: one look at a time
  * beforeTold  | tests            | look   | volatile
+ * doubtedSince| look             | look   | plain: one look at a time, ordered by POSTED
  * </pre>
  *
  * <p>Locks: budget's, storages', the turn's, and those of the graph of waits, one after the other.
@@ -144,6 +145,10 @@ final class Ladder {
   private final Spiller spiller;
   private final Iterable<Storage> live;
   private final long ownedGraceNanos;
+
+  /** Since when a second look has said otherwise; 0 while nobody is in anybody's way. */
+  private long doubtedSince;
+
   private final LongAdder rollbacks = new LongAdder();
   private final LongAdder splits = new LongAdder();
   private final LongAdder failures = new LongAdder();
@@ -588,8 +593,10 @@ final class Ladder {
       post();
       return;
     }
+    boolean anyRest = false;
     for (Level level : Level.values()) {
       Set<Blocked> rest = deadlock(views, level);
+      anyRest |= !rest.isEmpty();
       boolean acts = !rest.isEmpty() && !othersMayGive(rest) && act(level, rest, views, keeping);
       if (level == Level.SUSPECTED) {
         forgetOthers(views, rest);
@@ -598,6 +605,9 @@ final class Ladder {
         post(); // there may be another one
         return;
       }
+    }
+    if (!anyRest) {
+      views.forEach(view -> view.ladder.doubtedSince = 0);
     }
   }
 
@@ -910,10 +920,11 @@ final class Ladder {
             alone ? "all that is in its way is its own" : why(level, attempt.account.task),
             graph);
     beforeTold.run();
-    boolean isNeedless = waits.ladder.couldGrant(attempt, firstInTheWay(waits, rest));
-    if (isNeedless && mayDoubt(level, waits)) {
+    Sum sum = waits.ladder.sum(attempt, firstInTheWay(waits, rest));
+    if (waits.ladder.doubts(level, sum)) {
       return; // what is not certain may have changed by who was not looked at: look again
     }
+    boolean isNeedless = sum == Sum.ENOUGH;
     LongAdder kinds = alone ? waits.ladder.splits : waits.ladder.rollbacks;
     if (!waits.fail(verdict, attempt, () -> waits.ladder.count(kinds, isNeedless))) {
       return; // it was granted just now
@@ -926,11 +937,19 @@ final class Ladder {
     }
   }
 
-  /** Not for ever: where the driver has less than the limit, a sum says little. */
-  private static boolean mayDoubt(Level level, Blocked waits) {
-    return level != Level.CERTAIN
-        && waits.suspicion.doubt(System.nanoTime(), graceNanos)
-        && !Mutant.on("oom.second-look.skip");
+  /**
+   * Whether it is better to look once more than to tell somebody. Not for ever: where the driver
+   * has less than the limit, a sum says little; and once for all who are in the way of each other.
+   */
+  private boolean doubts(Level level, Sum sum) {
+    if (level == Level.CERTAIN || sum == Sum.TOO_LITTLE || Mutant.on("oom.second-look.skip")) {
+      return false;
+    }
+    long now = System.nanoTime();
+    if (doubtedSince == 0) {
+      doubtedSince = now | 1;
+    }
+    return now - doubtedSince < graceNanos;
   }
 
   private void count(LongAdder kind, boolean isNeedless) {
@@ -945,18 +964,25 @@ final class Ladder {
    * second look at each rollback, which has nothing in common with the first. What was set aside
    * for somebody is not counted, and who has set something aside is not looked at.
    */
-  private boolean couldGrant(Try attempt, long bytes) {
-    if (attempt.reserved > 0 || spiller.isExhausted()) {
-      return false;
+  private Sum sum(@Nullable Try attempt, long bytes) {
+    if ((attempt != null && attempt.reserved > 0) || spiller.isExhausted()) {
+      return Sum.TOO_LITTLE;
     }
     for (int i = 0; i < SUMS_MAX; i++) {
       long changes = budget.changes();
       long comes = comes();
       if (changes == budget.changes()) { // else something may be counted twice, or not at all
-        return bytes <= comes;
+        return bytes <= comes ? Sum.ENOUGH : Sum.TOO_LITTLE;
       }
     }
-    return false;
+    return Sum.UNKNOWN;
+  }
+
+  private enum Sum {
+    ENOUGH,
+    TOO_LITTLE,
+    /** It did not stand still for long enough. */
+    UNKNOWN
   }
 
   private long comes() {
@@ -988,6 +1014,10 @@ final class Ladder {
     for (Blocked each : order) {
       String why = why(level, each.account.task);
       Verdict verdict = new Verdict(Verdict.Kind.FAIL, each.bytes(), 0, 0, why, graph);
+      Sum sum = each.ladder.sum(each.account.attempt, firstInTheWay(each, rest));
+      if (each.ladder.doubts(level, sum)) {
+        return;
+      }
       if (each.fail(verdict, null, each.ladder.failures::increment)) {
         return;
       }

@@ -68,6 +68,8 @@ import org.jspecify.annotations.Nullable;
  * onTheirWay, pack|              |        |
  * postponed, idle,|              |        |
  * full, pauseNanos|              |        |
+ * comesSince,     |              |        |
+ * askedForStream  |              |        |
  * refused,        |              |        |
  * refusals        |              |        |
  * asked           | its thread   | any    | volatile: others only see whether there is one
@@ -154,6 +156,12 @@ final class Spiller {
 
   /** Whether this look has met something that had no room below. */
   private boolean full;
+
+  /** Since when each look that met that has seen room coming; 0: the last one has not. */
+  private long comesSince;
+
+  /** When it last asked for a stream. */
+  private long askedForStream;
 
   /** Whether the machine has refused to pin for the last image. */
   private boolean refused;
@@ -525,13 +533,23 @@ final class Spiller {
     }
     left = left.without(-sendPack());
     descend(without);
-    full |= tooLarge < Long.MAX_VALUE && !comesBelow();
+    full |= tooLarge < Long.MAX_VALUE && !comesBelow(tooLarge);
     return left;
   }
 
-  /** Whether there is more room below soon, without anybody's help: then this looks again. */
-  private boolean comesBelow() {
-    return host != null && host.comes() && !Mutant.on("spill.full.hasty");
+  /**
+   * Whether there is room below soon, without anybody's help: then this looks again. Not for ever:
+   * what the device still reads may be behind a long kernel.
+   */
+  private boolean comesBelow(long bytes) {
+    boolean comes = host != null && !refused && host.comes(bytes) && !Mutant.on("spill.full.hasty");
+    long now = System.nanoTime();
+    if (!comes) {
+      comesSince = 0;
+    } else if (comesSince == 0) {
+      comesSince = now | 1;
+    }
+    return comes && now - comesSince < Ladder.graceNanos;
   }
 
   /** Nobody has used it for a grace, nor uses it. */
@@ -1166,7 +1184,10 @@ final class Spiller {
    * do. Null while all have enough.
    */
   private @Nullable Lane lane(Storage storage) {
-    if (lanes.isEmpty() && !openStreams()) {
+    if (lanes.size() < LANES) {
+      openStreams();
+    }
+    if (lanes.isEmpty()) {
       refused = true;
       return null;
     }
@@ -1185,29 +1206,38 @@ final class Spiller {
   }
 
   /**
-   * As many as the driver has memory for: it is asked late, perhaps, and the way up may be a lane.
-   *
-   * @return false if there is none
+   * As many as the driver has memory for, which it may not have just when something has to leave;
+   * from time to time for what is lacking. Until there are two, the only one is the way up as well.
    */
-  private boolean openStreams() {
-    List<DeviceStream> opened = new ArrayList<>();
+  private void openStreams() {
+    long now = System.nanoTime();
+    boolean begins = up == null;
+    if (!begins && now - askedForStream < PAUSE_MAX_NANOS) {
+      return;
+    }
+    askedForStream = now;
     try {
-      for (int i = 0; i < LANES + 1; i++) {
-        opened.add(context.openStream(0));
+      while (lanes.size() < LANES) {
+        add(context.openStream(0));
       }
     } catch (OutOfDeviceMemoryException refusal) {
       // fewer will do
-    } catch (RuntimeException | Error failure) {
-      opened.forEach(DeviceStream::close); // the next look opens all of them again
-      throw failure;
     }
-    if (opened.isEmpty()) {
-      return false;
+    if (begins && up != null) {
+      preparePieces();
     }
-    up = opened.size() == 1 ? opened.getFirst() : opened.removeLast();
-    opened.forEach(stream -> lanes.add(new Lane(stream)));
-    preparePieces();
-    return true;
+  }
+
+  private void add(DeviceStream stream) {
+    DeviceStream before = up;
+    if (before == null) {
+      up = stream;
+      lanes.add(new Lane(stream));
+    } else if (before == lanes.getFirst().stream) {
+      up = stream;
+    } else {
+      lanes.add(new Lane(stream));
+    }
   }
 
   /** Without that small storages are copied one by one, and as well. */

@@ -1,15 +1,11 @@
 package io.fairlead.memory;
 
 /**
- * Since when it looks as if a wait was hopeless, and since when a second look says otherwise. Used
- * by one look of the {@link Ladder} at a time.
+ * Since when it looks as if a wait was hopeless. Used by one look of the {@link Ladder} at a time.
  */
 final class Suspicion {
   /** 0 while it does not. Volatile: reports read it, too. */
   volatile long since;
-
-  /** 0 while there is none. */
-  private long doubtedSince;
 
   /** How often the budget had changed then. */
   private long changes;
@@ -28,14 +24,5 @@ final class Suspicion {
 
   void end() {
     since = 0;
-    doubtedSince = 0;
-  }
-
-  /** A second look sees a way out. Whether it may be so, since it has not said that for so long. */
-  boolean doubt(long now, long nanos) {
-    if (doubtedSince == 0) {
-      doubtedSince = now;
-    }
-    return now - doubtedSince < nanos;
   }
 }

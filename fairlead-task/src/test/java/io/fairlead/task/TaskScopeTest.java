@@ -367,6 +367,9 @@ class TaskScopeTest {
                         try {
                           return forever();
                         } finally {
+                          while (!parent.isCancelled()) { // whichever of the two it has met
+                            Thread.onSpinWait();
+                          }
                           newer.letGo.countDown();
                         }
                       });
