@@ -63,7 +63,8 @@ final class CommDevices {
    * @param sent from before the work until a message of its result has arrived at the other rank:
    *     the task has enqueued both, and waits for neither
    * @param spun until a task that spins on its stream has the same result in its memory
-   * @param plain of the same message, from memory of the host
+   * @param plain of the same message, from memory of the host, after as long a silence: the other
+   *     rank has waited as long in all three
    */
   @SuppressWarnings("ArrayRecordComponent")
   record Starts(double[] sent, double[] spun, double[] plain) {
@@ -92,7 +93,7 @@ final class CommDevices {
       for (int i = -warmUps; i < samples; i++) {
         double sent = sent(work, result, i);
         double spun = spun(work, result, i, host);
-        double plain = plain(host);
+        double plain = plain(host, (long) spun);
         if (i >= 0) {
           starts.sent[i] = sent;
           starts.spun[i] = spun;
@@ -126,8 +127,11 @@ final class CommDevices {
     return System.nanoTime() - start;
   }
 
-  private double plain(MemorySegment from) {
-    long start = System.nanoTime();
+  private double plain(MemorySegment from, long silence) {
+    long start = System.nanoTime() + silence;
+    while (System.nanoTime() - start < 0) {
+      Thread.onSpinWait();
+    }
     comm.send(1, START_TAG, from);
     return arrived() - start;
   }
