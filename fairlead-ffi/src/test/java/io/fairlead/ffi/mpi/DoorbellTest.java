@@ -87,11 +87,11 @@ class DoorbellTest {
       pair.sleeper.withdraw();
       assertThat(pair.sleeper.isAsleep()).isFalse();
       pair.sender.sent(1);
-      // the doorman has missed two that were none of his
+      // The doorman may have missed two that were none of his, or come to them late and rung.
       assertThat(pair.announce()).isTrue();
+      pair.rung.drainPermits();
       pair.sender.sent(1);
       assertThat(pair.isRung()).isTrue();
-      assertThat(pair.rung.availablePermits()).isZero();
     }
   }
 
