@@ -338,13 +338,13 @@ final class CommEngine {
     private final Runnable bell = CommEngine.this::ringLoop;
 
     @Override
-    public int poll() {
-      return othersLook() ? Rest.OTHERS_LOOK : look(0, 1);
+    public int poll(boolean asked) {
+      return othersLook() && !asked ? Rest.OTHERS_LOOK : look(0, 1);
     }
 
     @Override
-    public int pollBeforeRest() {
-      return othersLook() ? Rest.OTHERS_LOOK : lookBeforeRest(bell);
+    public int pollBeforeRest(boolean asked) {
+      return othersLook() && !asked ? Rest.OTHERS_LOOK : lookBeforeRest(bell);
     }
 
     private boolean othersLook() {

@@ -127,10 +127,11 @@ final class CommLoop implements PollSource {
       end.complete(null);
       return done;
     }
-    if (wanted) {
+    boolean asked = wanted;
+    if (asked) {
       wanted = false; // before the look: what comes to be wanted during it is looked at again
     }
-    return done + (rest == null ? 0 : rest.poll(done > 0));
+    return done + (rest == null ? 0 : rest.poll(done > 0, asked));
   }
 
   private void run(LoopNode node) {

@@ -40,18 +40,27 @@ final class Rest {
   /** Instead of how much was found: nothing, and the loop may sleep until it is rung. */
   static final int MAY_REST = -2;
 
+  /** So long a nap of a loop at rest may be, whatever the settings of its owner. */
+  static final long REST_NAP_NANOS_MAX = 10_000_000;
+
   /** How a loop makes progress; all on its thread. */
   interface Progress {
 
-    /** Looks once; answers how much it found, or {@link #OTHERS_LOOK}. */
-    int poll();
+    /**
+     * Looks once.
+     *
+     * @param asked somebody has rung for it, who may have looked himself just before
+     * @return how much it found, or {@link #OTHERS_LOOK}, but not if it was asked
+     */
+    int poll(boolean asked);
 
     /**
      * Announces that the loop will sleep, then looks once.
      *
+     * @param asked as in {@link #poll}
      * @return how much it found, {@link #OTHERS_LOOK}, or {@link #MAY_REST}
      */
-    int pollBeforeRest();
+    int pollBeforeRest(boolean asked);
 
     /** Whether nobody has rung since. */
     boolean isResting();
@@ -85,21 +94,22 @@ final class Rest {
    * Looks once.
    *
    * @param busy the loop had something else to do
+   * @param asked somebody has rung for a look since the last poll
    * @return how much it found
    */
-  int poll(boolean busy) {
+  int poll(boolean busy, boolean asked) {
     boolean tired = napped && !busy && !hasRung();
     napped = false;
     resting = false;
     if (!tired) {
       wakeUp();
-      return told(progress.poll());
+      return told(progress.poll(asked));
     }
     if (nappingSince == 0 || clock.getAsLong() - nappingSince < REST_NANOS) {
-      return told(progress.poll());
+      return told(progress.poll(asked));
     }
     announced = true;
-    int found = progress.pollBeforeRest();
+    int found = progress.pollBeforeRest(asked);
     resting = found == MAY_REST;
     return told(found);
   }
@@ -134,6 +144,6 @@ final class Rest {
     if (nappingSince == 0) {
       nappingSince = clock.getAsLong() | 1;
     }
-    return resting ? Long.MAX_VALUE : NAP_NANOS_MAX;
+    return resting ? REST_NAP_NANOS_MAX : NAP_NANOS_MAX;
   }
 }

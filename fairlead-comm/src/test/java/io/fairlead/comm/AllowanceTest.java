@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(60)
 class AllowanceTest {
   private static final int THREADS = 4;
-  private static final int ROUNDS = 20_000;
+  private static final int ROUNDS = 4_000;
   private static final int MAX = 5;
 
   @Test

@@ -25,13 +25,13 @@ class RestTest {
     boolean resting;
 
     @Override
-    public int poll() {
-      calls.add("poll");
+    public int poll(boolean asked) {
+      calls.add(asked ? "asked" : "poll");
       return found;
     }
 
     @Override
-    public int pollBeforeRest() {
+    public int pollBeforeRest(boolean asked) {
       calls.add("announced poll");
       resting = true;
       return found == 0 && quiet ? Rest.MAY_REST : found;
@@ -61,15 +61,15 @@ class RestTest {
 
   private long napThenPoll(boolean busy) {
     final long nap = rest.napNanosMax();
-    now += nap == Long.MAX_VALUE ? 10_000_000 : 100_000;
-    rest.poll(busy);
+    now += nap == Rest.REST_NAP_NANOS_MAX ? 10_000_000 : 100_000;
+    rest.poll(busy, false);
     return nap;
   }
 
   /** Until the next nap is a long one. */
   private void untilAtRest() {
     int naps = 0;
-    while (napThenPoll(false) != Long.MAX_VALUE) {
+    while (napThenPoll(false) != Rest.REST_NAP_NANOS_MAX) {
       naps++;
     }
     assertThat(naps * 100_000L).isGreaterThanOrEqualTo(Rest.REST_NANOS);
@@ -78,10 +78,10 @@ class RestTest {
 
   @Test
   void itNapsForAWhileBeforeItRestsAndStaysAnnounced() {
-    rest.poll(false);
+    rest.poll(false, false);
     untilAtRest();
     for (int i = 0; i < 3; i++) {
-      assertThat(napThenPoll(false)).isEqualTo(Long.MAX_VALUE);
+      assertThat(napThenPoll(false)).isEqualTo(Rest.REST_NAP_NANOS_MAX);
       assertThat(told.takeCalls()).isEqualTo("announced poll");
       assertThat(rest.hasRung()).isFalse();
     }
@@ -93,8 +93,8 @@ class RestTest {
     told.resting = false; // a ring
     assertThat(rest.hasRung()).isTrue();
     rest.napNanosMax();
-    rest.poll(false);
-    rest.poll(false);
+    rest.poll(false, false);
+    rest.poll(false, false);
     assertThat(told.takeCalls()).isEqualTo("end, poll, poll");
     assertThat(rest.napNanosMax()).isEqualTo(Rest.NAP_NANOS_MAX);
     untilAtRest();
@@ -111,11 +111,23 @@ class RestTest {
     assertThat(rest.napNanosMax()).isEqualTo(Rest.NAP_NANOS_MAX);
   }
 
+  /** They have looked, most likely, and go to sleep. */
+  @Test
+  void whoRingsWhileOthersLookIsLookedFor() {
+    told.found = Rest.OTHERS_LOOK;
+    assertThat(rest.poll(false, false)).isZero();
+    assertThat(rest.isLookedFor()).isTrue();
+    told.found = 1;
+    assertThat(rest.poll(false, true)).isEqualTo(1);
+    assertThat(rest.isLookedFor()).isFalse();
+    assertThat(told.takeCalls()).isEqualTo("poll, asked");
+  }
+
   @Test
   void twoPollsWithoutANapEndTheRest() {
     untilAtRest();
     napThenPoll(false);
-    rest.poll(false);
+    rest.poll(false, false);
     assertThat(told.takeCalls()).isEqualTo("announced poll, end, poll");
     assertThat(rest.napNanosMax()).isEqualTo(Rest.NAP_NANOS_MAX);
   }
@@ -128,7 +140,7 @@ class RestTest {
     }
     told.quiet = true;
     napThenPoll(false);
-    assertThat(rest.napNanosMax()).isEqualTo(Long.MAX_VALUE);
+    assertThat(rest.napNanosMax()).isEqualTo(Rest.REST_NAP_NANOS_MAX);
     told.quiet = false;
     napThenPoll(false);
     assertThat(rest.napNanosMax()).isEqualTo(Rest.NAP_NANOS_MAX);
@@ -139,7 +151,7 @@ class RestTest {
     untilAtRest();
     told.found = 3;
     rest.napNanosMax();
-    assertThat(rest.poll(false)).isEqualTo(3);
+    assertThat(rest.poll(false, false)).isEqualTo(3);
     assertThat(rest.napNanosMax()).isEqualTo(Rest.NAP_NANOS_MAX);
   }
 

@@ -889,10 +889,13 @@ public final class Owner implements AutoCloseable {
     } else {
       long now = System.nanoTime();
       if (aside || idle == yields) {
-        idleSince = now; // once nobody looks any more, it searches first
+        idleSince = now;
       }
       if (aside || now - idleSince >= searchNanos || !anythingPending()) {
         rung = !sleep(othersLook() ? Long.MAX_VALUE : now - idleSince);
+        if (aside) {
+          idleSince = System.nanoTime(); // once nobody looks any more, it searches first
+        }
         return rung ? 0 : yields + 1;
       }
       Thread.yield(); // whoever is woken meanwhile may need this processor

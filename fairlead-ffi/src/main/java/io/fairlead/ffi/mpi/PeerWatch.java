@@ -81,32 +81,44 @@ final class PeerWatch {
 
     private final byte[] text = new byte[BYTES];
 
-    /** No channel: that is closed when a thread that reads it is interrupted. */
-    private final @Nullable RandomAccessFile file;
+    private final ProcessId process;
 
-    private Open(@Nullable RandomAccessFile file) {
-      this.file = file;
+    /**
+     * No channel: that is closed when a thread that reads it is interrupted. Null where it could
+     * not be opened, for want of file numbers, say: then the next look tries again.
+     */
+    private @Nullable RandomAccessFile file;
+
+    private Open(ProcessId process) {
+      this.process = process;
+      this.file = open(process);
     }
 
     static Open of(ProcessId process) {
+      return new Open(process);
+    }
+
+    private static @Nullable RandomAccessFile open(ProcessId process) {
       try {
         // In this order: what is the process afterwards was it when it was opened.
         RandomAccessFile file =
             new RandomAccessFile(PROC.resolve(process.pid + "/stat").toFile(), "r");
         Stat stat = Stat.of(process.pid);
-        return new Open(stat != null && stat.start == process.start ? file : null);
+        return stat != null && stat.start == process.start ? file : null;
       } catch (IOException gone) {
-        return new Open(null);
+        return null;
       }
     }
 
     boolean isAlive() {
-      if (file == null) {
+      RandomAccessFile known = file == null ? open(process) : file;
+      file = known;
+      if (known == null) {
         return false;
       }
       try {
-        file.seek(0);
-        int length = file.read(text);
+        known.seek(0);
+        int length = known.read(text);
         int at = length - 1;
         while (at >= 0 && text[at] != ')') {
           at--;

@@ -94,6 +94,9 @@ final class DoorbellRank implements AutoCloseable {
       while (bell.isAsleep()) {
         slept = true;
         LockSupport.park(this);
+        if (Thread.interrupted()) {
+          throw new AssertionError("not woken in round " + round); // the time of the test is over
+        }
       }
     }
     bell.withdraw();

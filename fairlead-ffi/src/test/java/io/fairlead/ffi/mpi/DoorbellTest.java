@@ -139,10 +139,14 @@ class DoorbellTest {
     try (NamelessFile file = NamelessFile.create(DoorbellRank.bytes(), MARK)) {
       Process other = start(file, "exchange", Integer.toString(ROUNDS), Long.toString(seed + 1));
       DoorbellRank rank = new DoorbellRank(file.memory(), 0);
-      int slept = rank.exchange(ROUNDS, seed);
-      assertThat(other.waitFor()).as(said(other)).isZero();
-      System.out.println("rank 0 slept in " + slept + " of " + ROUNDS + " rounds");
-      assertThat(slept).isPositive();
+      try {
+        int slept = rank.exchange(ROUNDS, seed);
+        assertThat(other.waitFor()).as(said(other)).isZero();
+        System.out.println("rank 0 slept in " + slept + " of " + ROUNDS + " rounds");
+        assertThat(slept).isPositive();
+      } finally {
+        other.destroyForcibly();
+      }
       rank.close();
     }
   }
