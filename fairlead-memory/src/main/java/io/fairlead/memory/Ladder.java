@@ -1012,12 +1012,13 @@ final class Ladder {
             .thenComparingInt(Ladder::priority)
             .thenComparing(each -> each.account.taskId, Comparator.reverseOrder()));
     for (Blocked each : order) {
-      String why = why(level, each.account.task);
-      Verdict verdict = new Verdict(Verdict.Kind.FAIL, each.bytes(), 0, 0, why, graph);
-      Sum sum = each.ladder.sum(each.account.attempt, firstInTheWay(each, rest));
-      if (each.ladder.doubts(level, sum)) {
+      if (level != Level.CERTAIN
+          && each.ladder.doubts(
+              level, each.ladder.sum(each.account.attempt, firstInTheWay(each, rest)))) {
         return;
       }
+      String why = why(level, each.account.task);
+      Verdict verdict = new Verdict(Verdict.Kind.FAIL, each.bytes(), 0, 0, why, graph);
       if (each.fail(verdict, null, each.ladder.failures::increment)) {
         return;
       }

@@ -163,7 +163,7 @@ final class Spiller {
   /** When it last asked for a stream. */
   private long askedForStream;
 
-  /** Whether the machine has refused to pin for the last image. */
+  /** Whether the machine has refused to pin for the last image, or the driver a stream for it. */
   private boolean refused;
 
   /** How often in a row it has. */

@@ -9,9 +9,6 @@ import io.fairlead.device.spi.Driver;
 import io.fairlead.host.HostDriverProvider;
 import io.fairlead.task.TaskConfig;
 import io.fairlead.task.TaskRuntime;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
-import java.lang.reflect.Proxy;
 import java.util.Map;
 import java.util.Set;
 import java.util.stream.IntStream;
@@ -25,22 +22,8 @@ class CopyThroughHostTest {
 
   private static Driver withoutPeerCopies() {
     Driver host = new HostDriverProvider().open(Map.of("devices", "2", "memory", "4m"));
-    return (Driver)
-        Proxy.newProxyInstance(
-            Driver.class.getClassLoader(),
-            new Class<?>[] {Driver.class},
-            (_, method, arguments) ->
-                method.getName().equals("capabilities")
-                    ? Set.of()
-                    : forward(host, method, arguments));
-  }
-
-  private static Object forward(Driver host, Method method, Object[] arguments) throws Throwable {
-    try {
-      return method.invoke(host, arguments);
-    } catch (InvocationTargetException e) {
-      throw e.getCause();
-    }
+    return DriverAround.of(
+        host, (name, _, call) -> name.equals("capabilities") ? Set.of() : call.make());
   }
 
   @Test

@@ -4,8 +4,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fairlead.device.HostBlock;
 import io.fairlead.device.spi.Driver;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Proxy;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -31,23 +29,17 @@ class PackingHazardTest {
   private final AtomicReference<@Nullable Runnable> between = new AtomicReference<>();
 
   private Driver hooked(Driver driver) {
-    return (Driver)
-        Proxy.newProxyInstance(
-            Driver.class.getClassLoader(),
-            new Class<?>[] {Driver.class},
-            (_, method, arguments) -> {
-              if (method.getName().equals("hostAlloc") && arguments[1].equals((long) TABLE)) {
-                Runnable once = between.getAndSet(null);
-                if (once != null) {
-                  once.run();
-                }
-              }
-              try {
-                return method.invoke(driver, arguments);
-              } catch (InvocationTargetException e) {
-                throw e.getCause();
-              }
-            });
+    return DriverAround.of(
+        driver,
+        (name, arguments, call) -> {
+          if (name.equals("hostAlloc") && arguments[1].equals((long) TABLE)) {
+            Runnable once = between.getAndSet(null);
+            if (once != null) {
+              once.run();
+            }
+          }
+          return call.make();
+        });
   }
 
   @Test

@@ -2,9 +2,6 @@ package io.fairlead.memory;
 
 import io.fairlead.device.Access;
 import io.fairlead.device.spi.Driver;
-import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -31,23 +28,21 @@ final class RecordedOrder {
 
   /** The driver, watched. */
   Driver around(Driver driver) {
-    InvocationHandler handler =
-        (_, method, arguments) ->
-            switch (method.getName()) {
-              case "eventRecord", "streamWaitEvent" -> watched(driver, method, arguments);
-              default -> call(driver, method, arguments);
-            };
-    return (Driver)
-        Proxy.newProxyInstance(
-            Driver.class.getClassLoader(), new Class<?>[] {Driver.class}, handler);
+    return DriverAround.of(
+        driver,
+        (name, arguments, call) ->
+            switch (name) {
+              case "eventRecord", "streamWaitEvent" -> watched(name, arguments, call);
+              default -> call.make();
+            });
   }
 
   private synchronized @Nullable Object watched(
-      Driver driver, java.lang.reflect.Method method, Object[] arguments) throws Throwable {
-    Object result = call(driver, method, arguments);
+      String name, Object[] arguments, DriverAround.Call call) throws Throwable {
+    Object result = call.make();
     long first = (long) arguments[0];
     long second = (long) arguments[1];
-    if (method.getName().equals("eventRecord")) {
+    if (name.equals("eventRecord")) {
       events.put(first, new HashMap<>(clock(second)));
     } else {
       events
@@ -55,16 +50,6 @@ final class RecordedOrder {
           .forEach((of, at) -> clock(first).merge(of, at, Math::max));
     }
     return result;
-  }
-
-  private static @Nullable Object call(
-      Driver driver, java.lang.reflect.Method method, @Nullable Object @Nullable [] arguments)
-      throws Throwable {
-    try {
-      return method.invoke(driver, arguments);
-    } catch (InvocationTargetException e) {
-      throw e.getCause();
-    }
   }
 
   private Map<Long, Long> clock(long stream) {

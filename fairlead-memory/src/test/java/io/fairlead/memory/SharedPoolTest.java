@@ -8,9 +8,7 @@ import io.fairlead.device.spi.Driver;
 import io.fairlead.device.spi.DriverException;
 import io.fairlead.device.spi.MemoryInfo;
 import io.fairlead.fault.Mutant;
-import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Proxy;
+import java.util.Objects;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Timeout;
@@ -33,29 +31,22 @@ class SharedPoolTest {
     final AtomicInteger trims = new AtomicInteger();
 
     Driver around(Driver driver) {
-      InvocationHandler handler =
-          (_, method, arguments) -> {
-            try {
-              return switch (method.getName()) {
+      return DriverAround.of(
+          driver,
+          (name, _, call) ->
+              switch (name) {
                 case "allocAsync" -> {
                   refuseIfKept();
-                  yield method.invoke(driver, arguments);
+                  yield call.make();
                 }
-                case "memoryInfo" -> info((MemoryInfo) method.invoke(driver, arguments));
+                case "memoryInfo" -> info((MemoryInfo) Objects.requireNonNull(call.make()));
                 case "trimPool" -> {
                   keeps = false;
                   trims.incrementAndGet();
-                  yield method.invoke(driver, arguments);
+                  yield call.make();
                 }
-                default -> method.invoke(driver, arguments);
-              };
-            } catch (InvocationTargetException e) {
-              throw e.getCause();
-            }
-          };
-      return (Driver)
-          Proxy.newProxyInstance(
-              Driver.class.getClassLoader(), new Class<?>[] {Driver.class}, handler);
+                default -> call.make();
+              });
     }
 
     private void refuseIfKept() {

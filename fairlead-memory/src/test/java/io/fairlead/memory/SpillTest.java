@@ -25,9 +25,6 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Proxy;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -280,21 +277,15 @@ class SpillTest {
     final AtomicInteger left = new AtomicInteger(Integer.MAX_VALUE);
 
     Driver around(Driver driver) {
-      InvocationHandler handler =
-          (_, method, arguments) -> {
-            if (method.getName().equals("streamCreate") && left.getAndDecrement() <= 0) {
+      return DriverAround.of(
+          driver,
+          (name, _, call) -> {
+            if (name.equals("streamCreate") && left.getAndDecrement() <= 0) {
               throw new DriverException(
                   DriverException.OUT_OF_MEMORY, "OUT_OF_MEMORY", false, "no stream", null);
             }
-            try {
-              return method.invoke(driver, arguments);
-            } catch (InvocationTargetException e) {
-              throw e.getCause();
-            }
-          };
-      return (Driver)
-          Proxy.newProxyInstance(
-              Driver.class.getClassLoader(), new Class<?>[] {Driver.class}, handler);
+            return call.make();
+          });
     }
   }
 
@@ -314,24 +305,18 @@ class SpillTest {
     final AtomicInteger done = new AtomicInteger();
 
     Driver around(Driver driver) {
-      InvocationHandler handler =
-          (_, method, arguments) -> {
-            boolean frees = method.getName().equals("freeAsync");
+      return DriverAround.of(
+          driver,
+          (name, _, call) -> {
+            boolean frees = name.equals("freeAsync");
             if (frees && refuse) {
               throw new DriverException(
                   DriverException.INVALID_VALUE, "INVALID_VALUE", false, "not now", null);
             }
-            try {
-              Object result = method.invoke(driver, arguments);
-              done.addAndGet(frees ? 1 : 0);
-              return result;
-            } catch (InvocationTargetException e) {
-              throw e.getCause();
-            }
-          };
-      return (Driver)
-          Proxy.newProxyInstance(
-              Driver.class.getClassLoader(), new Class<?>[] {Driver.class}, handler);
+            Object result = call.make();
+            done.addAndGet(frees ? 1 : 0);
+            return result;
+          });
     }
   }
 

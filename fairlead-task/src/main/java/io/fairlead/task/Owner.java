@@ -881,7 +881,8 @@ public final class Owner implements AutoCloseable {
   @SuppressWarnings("ThreadPriorityCheck") // a step between spinning and parking, not a promise
   private int rest(int idle) {
     int yields = spins + config.idleYields();
-    boolean aside = !rung && othersLook();
+    boolean othersLook = othersLook();
+    boolean aside = othersLook && !rung;
     if (!aside && idle < spins && (idle + 1) % SPINS_PER_YIELD != 0) {
       Thread.onSpinWait();
     } else if (!aside && idle < yields) {
@@ -892,7 +893,7 @@ public final class Owner implements AutoCloseable {
         idleSince = now;
       }
       if (aside || now - idleSince >= searchNanos || !anythingPending()) {
-        rung = !sleep(othersLook() ? Long.MAX_VALUE : now - idleSince);
+        rung = !sleep(othersLook ? Long.MAX_VALUE : now - idleSince);
         if (aside) {
           idleSince = System.nanoTime(); // once nobody looks any more, it searches first
         }

@@ -11,7 +11,6 @@ import io.fairlead.solver.CsrMatrix;
 import io.fairlead.solver.Poisson;
 import io.fairlead.solver.VCycleBenchmark;
 import io.fairlead.task.WaitMode;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -89,7 +88,7 @@ final class CommDevices {
     try (DeviceBuffer work = device.allocate(scale > 1 ? WORK_BYTES_QUICK : WORK_BYTES);
         DeviceBuffer result = device.allocate(Long.BYTES)) {
       Starts starts = new Starts(new double[samples], new double[samples], new double[samples]);
-      MemorySegment host = word();
+      MemorySegment host = CommManagers.word();
       for (int i = -warmUps; i < samples; i++) {
         double sent = sent(work, result, i);
         double spun = spun(work, result, i, host);
@@ -102,10 +101,6 @@ final class CommDevices {
       }
       return starts;
     }
-  }
-
-  private static MemorySegment word() {
-    return Arena.ofAuto().allocate(JAVA_LONG);
   }
 
   private static void work(DeviceBuffer work, DeviceBuffer result, int value) {
@@ -138,13 +133,13 @@ final class CommDevices {
 
   /** By the clock that both ranks of a machine share. */
   private long arrived() {
-    MemorySegment at = word();
+    MemorySegment at = CommManagers.word();
     comm.receive(1, ARRIVED_TAG, at).await();
     return at.get(JAVA_LONG, 0);
   }
 
   private void answerWhenItCame() {
-    MemorySegment word = word();
+    MemorySegment word = CommManagers.word();
     comm.receive(0, START_TAG, word).await();
     word.set(JAVA_LONG, 0, System.nanoTime());
     comm.send(0, ARRIVED_TAG, word).await();

@@ -64,7 +64,7 @@ final class CommManagers {
     return Math.max(50, full / scale);
   }
 
-  private static MemorySegment word() {
+  static MemorySegment word() {
     return Arena.ofAuto().allocate(JAVA_LONG);
   }
 

@@ -131,7 +131,7 @@ final class DoorbellFitting {
     try {
       return NamelessFile.create(Doorbell.bytes(size), new SecureRandom().nextLong());
     } catch (IOException | RuntimeException | LinkageError failure) {
-      sayNone("memory that ranks share cannot be made (" + failure.getMessage() + ")");
+      sayNone(unmade(failure));
       return null;
     }
   }
@@ -148,8 +148,12 @@ final class DoorbellFitting {
     try (NamelessFile _ = NamelessFile.create(Doorbell.bytes(1), 1)) {
       return "";
     } catch (IOException | RuntimeException | LinkageError failure) {
-      return "memory that ranks share cannot be made (" + failure.getMessage() + ")";
+      return unmade(failure);
     }
+  }
+
+  private static String unmade(Throwable failure) {
+    return "memory that ranks share cannot be made (" + failure.getMessage() + ")";
   }
 
   private static String missingFutex() {
