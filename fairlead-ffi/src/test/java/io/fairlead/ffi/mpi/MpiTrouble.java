@@ -38,6 +38,9 @@ import org.jspecify.annotations.Nullable;
  * what it found, and ends with 4 if something failed, as the command does.
  */
 final class MpiTrouble {
+  private static final int REST_ROUNDS = 400;
+  private static final int REST_ROUNDS_MAX = 100_000;
+
   private MpiTrouble() {}
 
   public static void main(String[] arguments) throws Exception {
@@ -350,19 +353,27 @@ final class MpiTrouble {
     }
   }
 
+  /**
+   * Rank 0 goes on until both have slept: who answers at once may leave no time for it. It says by
+   * a number below 0 that a round is the last, the other one that it has slept.
+   */
   private static void rest(Duration patience) {
     MpiProcess process = MpiProcess.enter();
     MpiWire wire = MpiWire.open(process, process.library.world);
     Ends ends = new Ends();
     Sleep sleep = new Sleep(wire, ends, patience);
     boolean rung = true;
-    for (int round = 1; round <= 400 && rung; round++) {
+    boolean last = false;
+    for (int round = 1; rung && !last; round++) {
       if (wire.rank() == 0) {
-        send(wire, 1, round);
+        boolean bothSlept = sleep.slept && !ends.packets.isEmpty() && ends.packets.getLast() < 0;
+        last = round >= REST_ROUNDS_MAX || (round >= REST_ROUNDS && bothSlept);
+        send(wire, 1, last ? -round : round);
         rung = sleep.until(round);
       } else {
         rung = sleep.until(round);
-        send(wire, 0, round);
+        last = rung && ends.packets.getLast() < 0;
+        send(wire, 0, sleep.slept ? -round : round);
       }
     }
     say("rank " + wire.rank() + (rung ? " was rung, and slept: " + sleep.slept : " was not rung"));
